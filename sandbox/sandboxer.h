@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The interface of a kind of sandbox (linux, vm, wasm, remote). The server never knows whether there
+ * is a pause process, a virtual machine or nothing behind one.
+ *
+ * Controller half: the sandbox as a whole. Task half: the containers in it. All calls run on a task
+ * and may suspend, unless they take none; the caller holds the object's queue, so calls on one object
+ * never overlap. Every call is idempotent, because recovery repeats them: making what is there
+ * already and removing what is gone succeed. Names of everything that outlives the process (cgroups,
+ * pins, directories) derive from ids, so that recover() with a spec and no record is enough to
+ * remove what a crash left half made.
+ *
+ * A handle (void *) is the kind's own in-memory object; forget() frees it without touching the world.
+ */
+#pragma once
+
+#include "io/base/buf.h"
+#include "io/process.h"
+#include "sandbox/spec.h"
+
+struct pins;
+
+/* What a kind gets from the server; lives as long as the process. */
+struct sandboxer_env {
+	struct loop *loop;
+	const char *root_dir, *state_dir; /* durable data, run-time data; absolute */
+	struct pins *pins;		  /* recovery/pin.h */
+	/*
+	 * The main process of a container ended (on the loop, once a container and life). The server
+	 * then calls container_wait on a task.
+	 */
+	void (*container_exited)(void *data, const char *container_id);
+	/* What holds the sandbox up (a PID 1, a virtual machine) ended without being asked to. */
+	void (*sandbox_exited)(void *data, const char *sandbox_id);
+	void *data;
+};
+
+enum container_life { LIFE_CREATED, LIFE_RUNNING, LIFE_EXITED };
+
+struct container_exit {
+	struct process_exit exit;
+	bool is_known; /* false: nobody can tell how it ended */
+	bool is_oom_killed;
+	int64_t finished_at; /* realtime ns */
+};
+
+/* What ContainerStatus tells of the running thing. */
+struct container_info {
+	pid_t pid;
+	struct user_ids user; /* owned by the kind's object */
+};
+
+/* The ends that a container's process gets; borrowed for the call. −1 means /dev/null. */
+struct container_stdio {
+	int in, out, err;
+};
+
+/* A process added to a container. */
+struct exec_process {
+	int pidfd; /* our child; the caller waits by process_wait and closes */
+	int master; /* terminal, or −1; the caller closes */
+};
+
+struct sandboxer_features {
+	bool recursive_readonly_mounts, user_namespaces, supplemental_groups_policy;
+};
+
+struct sandboxer {
+	const char *name;
+	struct sandboxer_features features;
+
+	/* Probes the kernel, starts threads. Once, before any other call, outside a task. */
+	int (*init)(const struct sandboxer_env *env, struct error *err);
+	void (*shutdown)(void);
+
+	/* Controller half */
+	int (*sandbox_create)(struct task *t, const struct sandbox_spec *spec, void **ret_sandbox);
+	/* Rebuilds the handle from what create recorded (record may be empty: it never finished). */
+	int (*sandbox_recover)(struct task *t, const struct sandbox_spec *spec, const void *record,
+			       size_t record_size, void **ret_sandbox);
+	/* What recover needs besides the spec; stored by the server after create. */
+	void (*sandbox_record)(void *sandbox, struct buf *ret);
+	/* Whether what holds it up is there. */
+	bool (*sandbox_is_up)(void *sandbox);
+	/* Ends whatever still runs in it and gives up its network; the handle stays. */
+	int (*sandbox_stop)(struct task *t, void *sandbox);
+	/* Removes every trace in the world. */
+	int (*sandbox_remove)(struct task *t, void *sandbox);
+	/* Path of the pod's network namespace for display, or NULL. */
+	const char *(*sandbox_netns)(void *sandbox);
+	void (*sandbox_forget)(void *sandbox);
+
+	/* Task half. */
+	/* Checks and prepares: user lookup, cgroup, compiled seccomp. Nothing runs. */
+	int (*container_create)(struct task *t, void *sandbox, const struct container_spec *spec,
+				void **ret_container);
+	/* Like sandbox_recover; the exit of one that still runs will be reported. */
+	int (*container_recover)(struct task *t, void *sandbox, const struct container_spec *spec,
+				 const void *record, size_t record_size, void **ret_container);
+	void (*container_record)(void *container, struct buf *ret);
+	/*
+	 * Births the process, held before its exec. Once it is pinned, commit(t, data) makes that
+	 * durable (container_record is valid then); only after it succeeded does the process go on.
+	 * Returns when the exec succeeded, or the error of the step that failed, everything undone.
+	 * ret_master: the terminal's master when the spec has a tty, owned by the caller.
+	 */
+	int (*container_start)(struct task *t, void *container, const struct container_stdio *stdio,
+			       int (*commit)(struct task *t, void *data), void *data,
+			       int *ret_master);
+	enum container_life (*container_life)(void *container);
+	int (*container_info)(void *container, struct container_info *ret_info);
+	/* To the main process; 0 when it is gone. */
+	int (*container_kill)(struct task *t, void *container, int signal);
+	/* SIGKILL to everything in the container; returns when all of it is gone. */
+	int (*container_kill_all)(struct task *t, void *container);
+	/* Waits for the end of the main process, then ends the rest of the container (its cgroup is empty
+	 * on return) and tells how it went. Callable any number of times. */
+	int (*container_wait)(struct task *t, void *container, struct container_exit *ret_exit);
+	int (*container_exec)(struct task *t, void *container, const struct exec_spec *spec,
+			      const struct container_stdio *stdio, struct exec_process *ret_process);
+	/* Ends every process that the exec started. */
+	int (*container_exec_kill)(struct task *t, void *container, const char *exec_id);
+	/* The exec's main process was reaped: gives up what was kept for it. */
+	int (*container_exec_done)(struct task *t, void *container, const char *exec_id);
+	int (*container_update)(struct task *t, void *container, const struct resources *resources);
+	/* Removes every trace in the world but the overlay's directories, which are the caller's. */
+	int (*container_remove)(struct task *t, void *container);
+	void (*container_forget)(void *container);
+};
+
+/* The kind of that name, or NULL. */
+const struct sandboxer *sandboxer_find(const char *name);
