@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libev behind loop.h. Peculiar: timers are our own heap with one ev_timer for the earliest, so that
- * virtual time needs no second implementation; posted work runs in rounds before the loop waits.
+ * libev behind loop.h. Peculiar: timers are our own heap with one ev_timer for the earliest, so
+ * that virtual time needs no second implementation; posted work runs in rounds before the loop
+ * waits.
  */
 #include "io/loop.h"
 
@@ -81,8 +82,8 @@ static void check_slow(struct loop *l, const char *name, uint64_t since)
 	if (took <= LOOP_SLOW_NS)
 		return;
 	l->slow_count++;
-	log_warning("the event loop was held for %llu ms by %s", (unsigned long long)(took / 1000000),
-		    name);
+	log_warning("the event loop was held for %llu ms by %s",
+		    (unsigned long long)(took / 1000000), name);
 }
 
 static void swap_timers(struct loop *l, long i, long j)
@@ -203,8 +204,8 @@ void loop_hold(struct loop *l, int delta)
 	l->holds += delta;
 }
 
-/* Runs what is posted now; what that posts in turn waits for the next round, so that descriptors get
- * their chance in between. */
+/* Runs what is posted now; what that posts in turn waits for the next round, so that descriptors
+ * get their chance in between. */
 static void run_posted(struct loop *l)
 {
 	struct list round;

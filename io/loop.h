@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The event loop: libev behind a few functions, so that ev.h stays in loop.c. One loop a process, on
- * one thread; all callbacks run on it, and only loop_post_remote() may be called from another.
+ * The event loop: libev behind a few functions, so that ev.h stays in loop.c. One loop a process,
+ * on one thread; all callbacks run on it, and only loop_post_remote() may be called from another.
  *
  * Time is CLOCK_MONOTONIC in nanoseconds. A loop made by loop_new_virtual() has a clock of its own
  * that stands still while anything is runnable and jumps to the next timer otherwise (tests).
@@ -39,8 +39,8 @@ uint64_t loop_slow_count(const struct loop *l);
 
 /*
  * Watches fd level-triggered for LOOP_READ and/or LOOP_WRITE; 0 pauses. name (static) is what the
- * watchdog says. The descriptor stays the caller's and must outlive the watch. loop_watch_free() may
- * be called within the callback.
+ * watchdog says. The descriptor stays the caller's and must outlive the watch. loop_watch_free()
+ * may be called within the callback.
  */
 struct loop_watch *loop_watch_fd(struct loop *l, int fd, int events, const char *name,
 				 void (*fn)(void *data, int events), void *data);
@@ -56,7 +56,8 @@ struct loop_timer {
 	long index; /* in the heap, -1 when stopped */
 };
 
-void loop_timer_init(struct loop_timer *timer, const char *name, void (*fn)(void *data), void *data);
+void loop_timer_init(struct loop_timer *timer, const char *name, void (*fn)(void *data),
+		     void *data);
 /* (Re)starts it for the time at. */
 void loop_timer_start(struct loop *l, struct loop_timer *timer, uint64_t at);
 void loop_timer_stop(struct loop *l, struct loop_timer *timer);
@@ -75,7 +76,8 @@ void loop_post(struct loop *l, struct loop_work *work);
 void loop_work_cancel(struct loop_work *work);
 /* From any thread. The work must not be posted otherwise at the same time. */
 void loop_post_remote(struct loop *l, struct loop_work *work);
-/* While held, a virtual loop waits for the outside (threads, children) instead of moving its clock. */
+/* While held, a virtual loop waits for the outside (threads, children) instead of moving its clock.
+ */
 void loop_hold(struct loop *l, int delta);
 
 /* Called before the loop waits, once a turn; for the HTTP library's own loop. One per loop. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The thread pool and workers. Peculiar: the pool grows to POOL_MAX when all its threads are busy, so
- * that calls hung on a dead mount do not stop the others; threads that were idle for a while end.
+ * The thread pool and workers. Peculiar: the pool grows to POOL_MAX when all its threads are busy,
+ * so that calls hung on a dead mount do not stop the others; threads that were idle for a while
+ * end.
  */
 #include "io/offload.h"
 

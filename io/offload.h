@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * System calls that can sleep, on other threads. A job is heap memory that owns all it uses, counted
- * by reference: one for the caller, one for the thread. A caller whose wait ended early (deadline,
- * cancellation) drops its reference and goes; the job runs to its end and frees itself.
+ * System calls that can sleep, on other threads. A job is heap memory that owns all it uses,
+ * counted by reference: one for the caller, one for the thread. A caller whose wait ended early
+ * (deadline, cancellation) drops its reference and goes; the job runs to its end and frees itself.
  *
  *     struct stat_job *j = stat_job_new(path);        // job_init(&j->job, run, free)
  *     r = offload(t, NULL, &j->job);                  // 0, the error of run, or the wait's

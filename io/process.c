@@ -50,7 +50,8 @@ static int child_main(void *arg)
 	for (size_t i = 0; i < l->count; i++)
 		if (dup2(l->fds[i], (int)i) < 0)
 			goto fail;
-	/* the executable's own descriptor is close-on-exec; the rest must not leak even without it */
+	/* the executable's own descriptor is close-on-exec; all others close here, whatever
+	 * their flags */
 	if (s->exe_fd < 0)
 		syscall(SYS_close_range, (unsigned)l->count, ~0u, 0);
 	else
@@ -64,7 +65,8 @@ fail:
 	_exit(127);
 }
 
-/* Moves every descriptor above the target range first, so that no dup2 overwrites a later source. */
+/* Moves every descriptor above the target range first, so that no dup2 overwrites a later source.
+ */
 static int lift_fds(struct launch *l, const struct process_spec *s, struct error *err)
 {
 	int floor = (int)l->count;
@@ -116,7 +118,8 @@ static int launch_child(struct launch *l, int *ret_pidfd, pid_t *ret_pid, struct
 	return 0;
 }
 
-int process_start(const struct process_spec *spec, int *ret_pidfd, pid_t *ret_pid, struct error *err)
+int process_start(const struct process_spec *spec, int *ret_pidfd, pid_t *ret_pid,
+		  struct error *err)
 {
 	struct launch l = {.spec = spec, .count = 3 + spec->extra_count};
 	int r;

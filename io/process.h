@@ -30,7 +30,8 @@ struct process_spec {
 
 /* Starts it (vfork semantics: under a millisecond, nothing of our memory is copied). Signals are
  * reset to default. Any thread. */
-int process_start(const struct process_spec *spec, int *ret_pidfd, pid_t *ret_pid, struct error *err);
+int process_start(const struct process_spec *spec, int *ret_pidfd, pid_t *ret_pid,
+		  struct error *err);
 /* Waits until the child ended, reaps it. The pidfd stays open. */
 int process_wait(struct task *t, int pidfd, struct process_exit *ret_exit);
 /* Reaps without waiting: 1 when reaped, 0 when it still runs or somebody else's. */

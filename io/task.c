@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks on ucontext. Peculiar: a task is entered only from the loop (resume work), never from another
- * task, so there is one context to go back to; stacks are pooled and end in a guard page made by
- * MADV_GUARD_INSTALL (no extra mapping a stack), or by mprotect below kernel 6.13.
+ * Tasks on ucontext. Peculiar: a task is entered only from the loop (resume work), never from
+ * another task, so there is one context to go back to; stacks are pooled and end in a guard page
+ * made by MADV_GUARD_INSTALL (no extra mapping a stack), or by mprotect below kernel 6.13.
  */
 #include "io/task.h"
 
@@ -243,8 +243,7 @@ size_t task_count(void)
 
 void task_each(void (*fn)(const char *name, uint64_t parked_ns, void *data), void *data)
 {
-	list_for_each(ti, &all, struct task_impl, node)
-	{
+	list_for_each(ti, &all, struct task_impl, node) {
 		if (ti->waiter)
 			fn(ti->task.name, loop_now(ti->task.loop) - ti->parked_at, data);
 	}
@@ -371,7 +370,8 @@ static void on_fd_ready(void *data, int events)
 
 int task_wait_fd(struct task *t, int fd, int events)
 {
-	struct loop_watch *watch = loop_watch_fd(t->loop, fd, events, t->name, on_fd_ready, t->impl);
+	struct loop_watch *watch =
+		loop_watch_fd(t->loop, fd, events, t->name, on_fd_ready, t->impl);
 	int r;
 
 	loop_hold(t->loop, 1);

@@ -11,8 +11,8 @@
  * 3. Undo is shielded (task_shield) from the deadline and the cancellation that caused it.
  * 4. A wait that timed out means "unknown", not "not done".
  *
- * A wait returns 0, or -ERR_DEADLINE or -ERR_CANCELLED with t->err set. Stacks are TASK_STACK bytes:
- * no large locals, no recursion that input can drive.
+ * A wait returns 0, or -ERR_DEADLINE or -ERR_CANCELLED with t->err set. Stacks are TASK_STACK
+ * bytes: no large locals, no recursion that input can drive.
  */
 #pragma once
 
@@ -47,7 +47,8 @@ struct task *task_start(struct loop *l, const char *name, void (*fn)(struct task
 			void *arg);
 /* How many tasks exist. */
 size_t task_count(void);
-/* Calls fn for each task that is suspended: its name and for how long (ns); for the watchdog's dump. */
+/* Calls fn for each task that is suspended: its name and for how long (ns); for the watchdog's
+ * dump. */
 void task_each(void (*fn)(const char *name, uint64_t parked_ns, void *data), void *data);
 /* Frees pooled stacks; for leak checks at exit. */
 void task_pool_trim(void);
@@ -56,14 +57,15 @@ void task_pool_trim(void);
 void task_cancel(struct task *t);
 /* 0, or the error that the next wait would give. */
 int task_check(struct task *t);
-/* At is an absolute loop time; the earlier of the present and the new deadline holds. Returns the old
- * one for task_restore_deadline(). */
+/* At is an absolute loop time; the earlier of the present and the new deadline holds. Returns the
+ * old one for task_restore_deadline(). */
 uint64_t task_limit(struct task *t, uint64_t at);
 uint64_t task_limit_ms(struct task *t, uint64_t timeout_ms);
 void task_restore_deadline(struct task *t, uint64_t deadline);
 /* Loop time, LOOP_NEVER when there is none. */
 uint64_t task_deadline(const struct task *t);
-/* +1 and -1, nesting: within, cancellation and the old deadline do not count; TASK_SHIELD_NS does. */
+/* +1 and -1, nesting: within, cancellation and the old deadline do not count; TASK_SHIELD_NS does.
+ */
 void task_shield(struct task *t, int delta);
 
 int task_sleep_ms(struct task *t, uint64_t ms);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The interface of a kind of sandbox (linux, vm, wasm, remote). The server never knows whether there
- * is a pause process, a virtual machine or nothing behind one.
+ * The interface of a kind of sandbox (linux, vm, wasm, remote). The server never knows whether
+ * there is a pause process, a virtual machine or nothing behind one.
  *
  * Controller half: the sandbox as a whole. Task half: the containers in it. All calls run on a task
- * and may suspend, unless they take none; the caller holds the object's queue, so calls on one object
- * never overlap. Every call is idempotent, because recovery repeats them: making what is there
- * already and removing what is gone succeed. Names of everything that outlives the process (cgroups,
- * pins, directories) derive from ids, so that recover() with a spec and no record is enough to
- * remove what a crash left half made.
+ * and may suspend, unless they take none; the caller holds the object's queue, so calls on one
+ * object never overlap. Every call is idempotent, because recovery repeats them: making what is
+ * there already and removing what is gone succeed. Names of everything that outlives the process
+ * (cgroups, pins, directories) derive from ids, so that recover() with a spec and no record is
+ * enough to remove what a crash left half made.
  *
- * A handle (void *) is the kind's own in-memory object; forget() frees it without touching the world.
+ * A handle (void *) is the kind's own in-memory object; forget() frees it without touching the
+ * world.
  */
 #pragma once
 
@@ -26,8 +27,8 @@ struct sandboxer_env {
 	const char *root_dir, *state_dir; /* durable data, run-time data; absolute */
 	struct pins *pins;		  /* recovery/pin.h */
 	/*
-	 * The main process of a container ended (on the loop, once a container and life). The server
-	 * then calls container_wait on a task.
+	 * The main process of a container ended (on the loop, once a container and life). The
+	 * server then calls container_wait on a task.
 	 */
 	void (*container_exited)(void *data, const char *container_id);
 	/* What holds the sandbox up (a PID 1, a virtual machine) ended without being asked to. */
@@ -57,7 +58,7 @@ struct container_stdio {
 
 /* A process added to a container. */
 struct exec_process {
-	int pidfd; /* our child; the caller waits by process_wait and closes */
+	int pidfd;  /* our child; the caller waits by process_wait and closes */
 	int master; /* terminal, or −1; the caller closes */
 };
 
@@ -75,7 +76,8 @@ struct sandboxer {
 
 	/* Controller half */
 	int (*sandbox_create)(struct task *t, const struct sandbox_spec *spec, void **ret_sandbox);
-	/* Rebuilds the handle from what create recorded (record may be empty: it never finished). */
+	/* Rebuilds the handle from what create recorded (record may be empty: it never finished).
+	 */
 	int (*sandbox_recover)(struct task *t, const struct sandbox_spec *spec, const void *record,
 			       size_t record_size, void **ret_sandbox);
 	/* What recover needs besides the spec; stored by the server after create. */
@@ -113,17 +115,19 @@ struct sandboxer {
 	int (*container_kill)(struct task *t, void *container, int signal);
 	/* SIGKILL to everything in the container; returns when all of it is gone. */
 	int (*container_kill_all)(struct task *t, void *container);
-	/* Waits for the end of the main process, then ends the rest of the container (its cgroup is empty
-	 * on return) and tells how it went. Callable any number of times. */
+	/* Waits for the end of the main process, then ends the rest of the container (its cgroup is
+	 * empty on return) and tells how it went. Callable any number of times. */
 	int (*container_wait)(struct task *t, void *container, struct container_exit *ret_exit);
 	int (*container_exec)(struct task *t, void *container, const struct exec_spec *spec,
-			      const struct container_stdio *stdio, struct exec_process *ret_process);
+			      const struct container_stdio *stdio,
+			      struct exec_process *ret_process);
 	/* Ends every process that the exec started. */
 	int (*container_exec_kill)(struct task *t, void *container, const char *exec_id);
 	/* The exec's main process was reaped: gives up what was kept for it. */
 	int (*container_exec_done)(struct task *t, void *container, const char *exec_id);
 	int (*container_update)(struct task *t, void *container, const struct resources *resources);
-	/* Removes every trace in the world but the overlay's directories, which are the caller's. */
+	/* Removes every trace in the world but the overlay's directories, which are the caller's.
+	 */
 	int (*container_remove)(struct task *t, void *container);
 	void (*container_forget)(void *container);
 };

@@ -46,15 +46,15 @@ struct id_map_list {
 
 /* Limits of a cgroup; 0 means not given, pointers tell 0 from not given where that matters. */
 struct resources {
-	uint64_t cpu_shares;   /* v1 scale, 2…262144 */
-	int64_t cpu_quota_us;  /* −1: unlimited */
+	uint64_t cpu_shares;  /* v1 scale, 2…262144 */
+	int64_t cpu_quota_us; /* −1: unlimited */
 	uint64_t cpu_period_us;
 	const char *cpuset_cpus, *cpuset_mems;
 	int64_t memory_limit;	   /* −1: unlimited */
 	int64_t memory_swap_limit; /* memory and swap together, −1: unlimited */
 	int64_t pids_limit;	   /* −1: unlimited */
 	int64_t oom_score_adj;
-	struct key_value_list unified;	     /* cgroup v2 file → value */
+	struct key_value_list unified;	       /* cgroup v2 file → value */
 	struct key_value_list hugepage_limits; /* "2MB" → bytes */
 };
 
@@ -76,11 +76,11 @@ enum mount_kind { MOUNT_BIND, MOUNT_TMPFS, MOUNT_IMAGE };
 
 struct mount_spec {
 	enum mount_kind kind;
-	const char *source;	    /* bind: host path, may be a symlink; image: NULL */
-	const char *target;	    /* in the container, resolved beneath its root */
-	struct string_list layers;  /* image: layer directories, lowest first */
-	const char *sub_path;	    /* image: path within it */
-	const char *options;	    /* tmpfs: mount data such as "size=65536k,mode=1777" */
+	const char *source;	   /* bind: host path, may be a symlink; image: NULL */
+	const char *target;	   /* in the container, resolved beneath its root */
+	struct string_list layers; /* image: layer directories, lowest first */
+	const char *sub_path;	   /* image: path within it */
+	const char *options;	   /* tmpfs: mount data such as "size=65536k,mode=1777" */
 	enum mount_propagation propagation;
 	bool is_readonly, is_recursive_readonly;
 	struct id_map_list uids, gids; /* id-mapped mount */
@@ -125,8 +125,8 @@ struct container_spec {
 	struct string_list argv, envp; /* envp as "K=V" */
 	const char *cwd;	       /* created if missing; "/" when NULL */
 	struct user_spec user;
-	struct string_list layers;     /* of the root file system, lowest first, absolute */
-	const char *upper, *work;      /* overlay directories, absolute, made by the caller */
+	struct string_list layers; /* of the root file system, lowest first, absolute */
+	const char *upper, *work;  /* overlay directories, absolute, made by the caller */
 	bool is_readonly_root;
 	struct mount_spec *mounts;
 	size_t mount_count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arena: a chain of blocks that grow from 4 KiB to 256 KiB; larger requests get a block of their own. */
+/* Arena: a chain of blocks that grow from 4 to 256 KiB; larger requests get their own block. */
 #include "io/base/arena.h"
 #include "io/base/alloc.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A region of memory that is dropped at once: decoded requests, the strings of a reply. An arena has
- * a cap, since 16 MiB of empty protobuf submessages would unpack to more than 1 GiB. Nothing durable
- * may point into an arena.
+ * A region of memory that is dropped at once: decoded requests, the strings of a reply. An arena
+ * has a cap, since 16 MiB of empty protobuf submessages would unpack to more than 1 GiB. Nothing
+ * durable may point into an arena.
  */
 #pragma once
 

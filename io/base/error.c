@@ -70,7 +70,8 @@ int error_errno(struct error *err, int sys, const char *format, ...)
 	vsnprintf(err->text, sizeof(err->text), format, args);
 	va_end(args);
 	n = strlen(err->text);
-	snprintf(err->text + n, sizeof(err->text) - n, ": %s", strerrordesc_np(sys) ?: "unknown error");
+	snprintf(err->text + n, sizeof(err->text) - n, ": %s",
+		 strerrordesc_np(sys) ?: "unknown error");
 	return -(int)code;
 }
 

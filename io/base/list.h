@@ -12,8 +12,7 @@ struct list {
 	struct list *next, *prev;
 };
 
-#define container_of(ptr, type, member)                                                            \
-	((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 static inline void list_init(struct list *l)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process's log: logfmt lines on stderr, one write(2) each. Handlers and recovery log; what lies
- * below them reports by struct error and logs at debug at the most.
+ * The process's log: logfmt lines on stderr, one write(2) each. Handlers and recovery log; what
+ * lies below them reports by struct error and logs at debug at the most.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* String map with linear probing. Peculiar: removed slots stay as tombstones until the next growth. */
+/* String map with linear probing. Peculiar: removed slots stay as tombstones until it grows. */
 #include "io/base/map.h"
 #include "io/base/alloc.h"
 

@@ -34,4 +34,4 @@ struct map_slot *map_next(const struct map *m, size_t *index);
 
 #define map_for_each(slot, m)                                                                      \
 	for (size_t slot##_index = 0, slot##_once = 1; slot##_once; slot##_once = 0)               \
-		for (struct map_slot *slot; (slot = map_next(m, &slot##_index));)
+		for (struct map_slot * slot; (slot = map_next(m, &slot##_index));)
