@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control groups by cgroupfs: v1, v2 and hybrid (v1 controllers beside a v2 hierarchy that holds
+ * few or none). A path such as "/kubepods/burstable/podX/ID" names the same place in every
+ * hierarchy that is used. Nothing is remembered between calls: each works after a restart as well.
+ *
+ * Which hierarchies are used is found once: those with cpu, cpuacct, cpuset, memory, pids, devices
+ * and hugetlb, and one *tracker* that tells what belongs to a container and by which it is killed:
+ * v2 where it is mounted and has cgroup.kill (Linux 5.14), else the freezer of v1, else the first
+ * one. What an exec starts lives in a child group CGROUP_EXEC_PREFIX<id> of the container's, in the
+ * tracker only, so that it can be killed by itself however often it forked.
+ *
+ * Functions that take a task do their work in one offload job; the others only open or read.
+ * Paths are checked by each: absolute, no empty, "." or ".." component, else ERR_INVALID. A path in
+ * systemd's slice notation is ERR_INVALID too, with a text that names the setting to change.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "io/task.h"
+#include "sandbox/spec.h"
+
+/* Where a pod's group goes when no parent is asked for. */
+#define CGROUP_DEFAULT_PARENT "/crisp"
+#define CGROUP_EXEC_PREFIX "crisp-exec-"
+/* What cgroup_kill() waits at most, whatever the task's deadline. */
+#define CGROUP_KILL_TIMEOUT_MS 30000
+
+struct cgroups;
+
+/* Reads /proc/self/mountinfo; NULL with err set when no hierarchy is mounted. At start, once. */
+struct cgroups *cgroups_probe(struct error *err);
+/* The same from the text of a mountinfo file; for tests. */
+struct cgroups *cgroups_probe_text(const char *mountinfo, struct error *err);
+/* No call may be under way, not even one that its caller gave up: offload_shutdown() comes first.
+ */
+void cgroups_free(struct cgroups *cg);
+/* True when all controllers are v2's. */
+bool cgroups_is_v2(const struct cgroups *cg);
+/* For `Status` and the log: "v1 (cpu cpuacct …), tracked by v2", valid as long as cg. */
+const char *cgroups_describe(const struct cgroups *cg);
+
+/* 0, or ERR_INVALID as told above. */
+int cgroup_path_check(const char *path, struct error *err);
+
+/*
+ * Makes the group with its missing parents and writes the limits (r may be NULL: none). Making what
+ * is there already succeeds. On failure the group may be half made: cgroup_remove(). A limit whose
+ * controller is not there is ERR_PRECONDITION, but for hugepages, which are left out then;
+ * `unified` needs v2 (ERR_INVALID). A value that the kernel refuses is ERR_INVALID and names the
+ * file.
+ */
+int cgroup_create(struct task *t, struct cgroups *cg, const char *path, const struct resources *r);
+/* Changes the limits that are given, all or, when one fails, none. */
+int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const struct resources *r);
+
+#define CGROUP_JOIN_MAX 8
+
+/*
+ * What a new process needs to be born in a group. All of it must be used:
+ * - clone_fd, when ≥ 0, goes into clone_args.cgroup with CLONE_INTO_CGROUP, by a caller that still
+ * has the host's root credentials (with a user namespace: the first of the two clones; the second
+ *   inherits it);
+ * - the new process, single-threaded still, writes "0" to each of files[] (a `tasks` file: 0.14 ms,
+ *   where cgroup.procs takes 10). They may be inherited: the kernel checks who opened them.
+ */
+struct cgroup_join {
+	int clone_fd;
+	int files[CGROUP_JOIN_MAX];
+	size_t file_count;
+};
+
+#define CGROUP_JOIN_NONE ((struct cgroup_join){.clone_fd = -1})
+
+/* Descriptors for joining path, to be given up by cgroup_join_done(). Any thread. A group that is
+ * not there is ERR_PRECONDITION. */
+int cgroup_join_open(struct cgroups *cg, const char *path, struct cgroup_join *ret,
+		     struct error *err);
+/* Closes; harmless twice and for CGROUP_JOIN_NONE. */
+void cgroup_join_done(struct cgroup_join *join);
+
+/*
+ * An exec's own group beneath path (id: letters, digits, '-', '_'), made if missing, and the
+ * descriptors for joining it; the limits stay the container's.
+ */
+int cgroup_exec_open(struct task *t, struct cgroups *cg, const char *path, const char *exec_id,
+		     struct cgroup_join *ret);
+/* SIGKILL to all that the exec started; returns when it is gone, as cgroup_kill(). */
+int cgroup_exec_kill(struct task *t, struct cgroups *cg, const char *path, const char *exec_id);
+/* Once it is empty. A background process that an exec left behind keeps the group: then 0 too; it
+ * goes with the container's. */
+int cgroup_exec_remove(struct task *t, struct cgroups *cg, const char *path, const char *exec_id);
+
+/*
+ * SIGKILL to every process in it and below, also to those being forked; returns when it is empty (a
+ * zombie counts as gone). 0 when there is no such group. Processes that do not die (state D) end it
+ * at the task's deadline or after CGROUP_KILL_TIMEOUT_MS with ERR_DEADLINE; the text names a pid
+ * and its state.
+ */
+int cgroup_kill(struct task *t, struct cgroups *cg, const char *path);
+/* Removes it with its sub-groups from every hierarchy; 0 when it is gone already. Processes in it:
+ * ERR_PRECONDITION, naming one. */
+int cgroup_remove(struct task *t, struct cgroups *cg, const char *path);
+/* Removes a group without sub-groups and processes; 0 also when it is in use or not there. For
+ * parents that several sandboxes share. */
+int cgroup_remove_unused(struct task *t, struct cgroups *cg, const char *path);
+/* Pids in it and below; the caller frees. A missing group has none. */
+int cgroup_procs(struct task *t, struct cgroups *cg, const char *path, pid_t **ret_pids,
+		 size_t *ret_count);
+/* How many processes the kernel killed for memory, in it and below. Before cgroup_remove(). 0 kills
+ * when there is no memory controller. */
+int cgroup_oom_kills(struct cgroups *cg, const char *path, uint64_t *ret, struct error *err);
+
+/* Basic figures; UINT64_MAX where the controller is not there. */
+struct cgroup_stats {
+	uint64_t cpu_ns;
+	uint64_t memory_usage,
+		memory_working_set; /* bytes; working set: without inactive file pages */
+	uint64_t pids;
+};
+
+/* Any thread; reads up to four files. A group that is not there is ERR_NOT_FOUND. */
+int cgroup_stats(struct cgroups *cg, const char *path, struct cgroup_stats *ret, struct error *err);
+
+/* The weight (1…10000) of v2 for shares (2…262144) of v1: 2 → 1, 1024 → 100, 262144 → 10000, the
+ * curve that runtimes agreed on (runc 1.3.2, crun 1.23) and that the kubelet expects to read back.
+ */
+uint64_t cgroup_weight_of_shares(uint64_t shares);
