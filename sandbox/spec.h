@@ -12,19 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct string_list {
-	const char **items;
-	size_t count;
-};
-
-struct key_value {
-	const char *key, *value;
-};
-
-struct key_value_list {
-	struct key_value *items;
-	size_t count;
-};
+#include "io/base/strings.h"
 
 /* Where a namespace comes from. */
 enum ns_mode {
