@@ -18,6 +18,7 @@ struct image_row {
 	uint64_t size_bytes;
 	int64_t created_at; /* when it came here, realtime ns */
 	bool is_pinned;
+	bool is_removed; /* by the API, but its layers were in use */
 };
 
 struct layer_row {
