@@ -291,9 +291,17 @@ uint64_t task_limit(struct task *t, uint64_t at)
 	return old;
 }
 
+/* Saturates: a client may ask for a timeout of centuries. */
+static uint64_t time_after_ms(const struct task *t, uint64_t ms)
+{
+	uint64_t now = loop_now(t->loop);
+
+	return ms < (LOOP_NEVER - now) / 1000000 ? now + ms * 1000000 : LOOP_NEVER;
+}
+
 uint64_t task_limit_ms(struct task *t, uint64_t timeout_ms)
 {
-	return task_limit(t, loop_now(t->loop) + timeout_ms * 1000000);
+	return task_limit(t, time_after_ms(t, timeout_ms));
 }
 
 void task_restore_deadline(struct task *t, uint64_t deadline)
@@ -345,7 +353,7 @@ int task_sleep_ms(struct task *t, uint64_t ms)
 	int r;
 
 	loop_timer_init(&timer, t->name, on_sleep_over, t->impl);
-	loop_timer_start(t->loop, &timer, loop_now(t->loop) + ms * 1000000);
+	loop_timer_start(t->loop, &timer, time_after_ms(t, ms));
 	r = park(t, NULL);
 	loop_timer_stop(t->loop, &timer);
 	return r;
