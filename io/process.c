@@ -27,6 +27,7 @@
 struct launch {
 	const struct process_spec *spec;
 	int *fds; /* what shall be 0, 1, 2, 3 …, all above that range */
+	int exe;  /* above it too, or -1 */
 	size_t count;
 	int error;
 };
@@ -52,12 +53,12 @@ static int child_main(void *arg)
 			goto fail;
 	/* the executable's own descriptor is close-on-exec; all others close here, whatever
 	 * their flags */
-	if (s->exe_fd < 0)
+	if (l->exe < 0)
 		syscall(SYS_close_range, (unsigned)l->count, ~0u, 0);
 	else
 		syscall(SYS_close_range, (unsigned)l->count, ~0u, CLOSE_RANGE_CLOEXEC);
-	if (s->exe_fd >= 0)
-		syscall(SYS_execveat, s->exe_fd, "", argv, envp, AT_EMPTY_PATH);
+	if (l->exe >= 0)
+		syscall(SYS_execveat, l->exe, "", argv, envp, AT_EMPTY_PATH);
 	else
 		execve(s->path, argv, envp);
 fail:
@@ -83,7 +84,10 @@ static int lift_fds(struct launch *l, const struct process_spec *s, struct error
 		if (l->fds[i] < 0)
 			return error_errno(err, errno, "descriptor %zu for %s", i, s->argv[0]);
 	}
-	return 0;
+	if (s->exe_fd < 0)
+		return 0;
+	l->exe = fcntl(s->exe_fd, F_DUPFD_CLOEXEC, floor);
+	return l->exe < 0 ? error_errno(err, errno, "executable of %s", s->argv[0]) : 0;
 }
 
 static int launch_child(struct launch *l, int *ret_pidfd, pid_t *ret_pid, struct error *err)
@@ -121,7 +125,7 @@ static int launch_child(struct launch *l, int *ret_pidfd, pid_t *ret_pid, struct
 int process_start(const struct process_spec *spec, int *ret_pidfd, pid_t *ret_pid,
 		  struct error *err)
 {
-	struct launch l = {.spec = spec, .count = 3 + spec->extra_count};
+	struct launch l = {.spec = spec, .count = 3 + spec->extra_count, .exe = -1};
 	int r;
 
 	l.fds = xmalloc(l.count * sizeof(*l.fds));
@@ -132,6 +136,7 @@ int process_start(const struct process_spec *spec, int *ret_pidfd, pid_t *ret_pi
 		r = launch_child(&l, ret_pidfd, ret_pid, err);
 	for (size_t i = 0; i < l.count; i++)
 		close_fd(l.fds[i]);
+	close_fd(l.exe);
 	free(l.fds);
 	return r;
 }
