@@ -156,11 +156,13 @@ void loop_timer_stop(struct loop *l, struct loop_timer *timer)
 	timer->index = -1;
 }
 
+/* A timer that starts itself for now waits for the next turn: each fires as often as there were
+ * timers at the beginning, at the most. */
 static void fire_timers(struct loop *l)
 {
 	uint64_t now = loop_now(l);
 
-	while (l->heap_count && l->heap[0]->at <= now) {
+	for (long left = l->heap_count; left && l->heap_count && l->heap[0]->at <= now; left--) {
 		struct loop_timer *timer = l->heap[0];
 		const char *name = timer->name;
 		uint64_t began = monotonic_ns();
@@ -197,6 +199,17 @@ void loop_post_remote(struct loop *l, struct loop_work *work)
 	pthread_mutex_unlock(&l->remote_lock);
 	while (write(l->remote_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
+}
+
+bool loop_take_back(struct loop *l, struct loop_work *work)
+{
+	bool was_posted;
+
+	pthread_mutex_lock(&l->remote_lock);
+	was_posted = !list_is_empty(&work->node);
+	list_remove(&work->node);
+	pthread_mutex_unlock(&l->remote_lock);
+	return was_posted;
 }
 
 void loop_hold(struct loop *l, int delta)

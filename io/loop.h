@@ -76,6 +76,9 @@ void loop_post(struct loop *l, struct loop_work *work);
 void loop_work_cancel(struct loop_work *work);
 /* From any thread. The work must not be posted otherwise at the same time. */
 void loop_post_remote(struct loop *l, struct loop_work *work);
+/* Undoes loop_post() or loop_post_remote(), whose thread must be done with it: false when the work
+ * ran already or was never posted. */
+bool loop_take_back(struct loop *l, struct loop_work *work);
 /* While held, a virtual loop waits for the outside (threads, children) instead of moving its clock.
  */
 void loop_hold(struct loop *l, int delta);

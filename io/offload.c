@@ -46,6 +46,8 @@ static void on_job_done(void *data)
 	struct job *job = data;
 
 	loop_hold(job->loop, -1);
+	if (job->finished)
+		job->finished(job);
 	task_event_set(&job->done);
 	job_unref(job);
 }
@@ -54,6 +56,7 @@ void job_init(struct job *job, int (*run)(struct job *job, struct error *err),
 	      void (*free_fn)(struct job *job))
 {
 	job->run = run;
+	job->finished = NULL;
 	job->free = free_fn;
 	job->result = 0;
 	list_init(&job->node);
@@ -66,6 +69,12 @@ void job_unref(struct job *job)
 {
 	if (job && atomic_fetch_sub(&job->refs, 1) == 1)
 		job->free(job);
+}
+
+void job_settle(struct job *job)
+{
+	if (loop_take_back(job->loop, &job->done_work))
+		on_job_done(job);
 }
 
 static void run_job(struct job *job)

@@ -23,6 +23,9 @@ struct worker;
 struct job {
 	/* On the other thread; fills err on failure. */
 	int (*run)(struct job *job, struct error *err);
+	/* On the loop, once run returned, before its waiter goes on; optional, NULL after
+	 * job_init(). */
+	void (*finished)(struct job *job);
 	/* When nobody needs it any more; on either thread. */
 	void (*free)(struct job *job);
 	struct list node; /* the rest is io/offload.c's */
@@ -48,5 +51,8 @@ struct worker *worker_new(const char *name, int (*setup)(void *arg, struct error
 			  struct error *err);
 /* Finishes what is queued, then joins the thread. */
 void worker_free(struct worker *w);
+/* For a job of a worker that was freed: what it tells the loop is done now, not in the next turn.
+ * Does nothing if that happened already. The caller holds a reference. */
+void job_settle(struct job *job);
 /* Ends the pool's threads; at exit. */
 void offload_shutdown(void);
