@@ -60,18 +60,12 @@ int fs_open_in_root(int dir, const char *path, int flags, mode_t mode, int *ret_
 			     ret_fd, err);
 }
 
-int fs_read_at(int dir, const char *name, size_t max, struct buf *ret, struct error *err)
+/* Appends what is left of the regular file. */
+static int read_whole(int fd, const char *name, size_t max, struct buf *ret, struct error *err)
 {
-	int r = fs_openat2(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0,
-			   RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
-	cleanup_close int fd = r;
 	size_t got = 0;
 	struct stat st;
 
-	if (r == -ENOENT)
-		return error_set(err, ERR_NOT_FOUND, "%s is not there", name);
-	if (r < 0)
-		return error_errno(err, -r, "open %s", name);
 	if (fstat(fd, &st) < 0)
 		return error_errno(err, errno, "stat %s", name);
 	if (!S_ISREG(st.st_mode))
@@ -90,7 +84,67 @@ int fs_read_at(int dir, const char *name, size_t max, struct buf *ret, struct er
 		if (got > max)
 			return error_set(err, ERR_INVALID, "%s is larger than %zu bytes", name,
 					 max);
-		buf_append(ret, ret->data + ret->length, (size_t)n);
+		ret->length += (size_t)n;
+		ret->data[ret->length] = 0;
+	}
+}
+
+int fs_read_at(int dir, const char *name, size_t max, struct buf *ret, struct error *err)
+{
+	int r = fs_openat2(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0,
+			   RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+	cleanup_close int fd = r;
+
+	if (r == -ENOENT)
+		return error_set(err, ERR_NOT_FOUND, "%s is not there", name);
+	if (r < 0)
+		return error_errno(err, -r, "open %s", name);
+	return read_whole(fd, name, max, ret, err);
+}
+
+int fs_read_file(const char *path, size_t max, struct buf *ret, struct error *err)
+{
+	cleanup_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+	if (fd < 0)
+		return error_errno(err, errno, "open %s", path);
+	return read_whole(fd, path, max, ret, err);
+}
+
+int fs_write_at(int dir, const char *name, const struct buf *content, mode_t mode,
+		struct error *err)
+{
+	int r = fs_openat2(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode,
+			   RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+	cleanup_close int fd = r;
+
+	if (r < 0)
+		return error_errno(err, -r, "create %s", name);
+	for (size_t done = 0; done < content->length;) {
+		ssize_t n = write(fd, content->data + done, content->length - done);
+
+		if (n < 0 && errno != EINTR)
+			return error_errno(err, errno, "write %s", name);
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+int fs_make_dirs(const char *path, mode_t mode, struct error *err)
+{
+	char *copy cleanup_free = xstrdup(path);
+
+	for (char *p = copy + 1;; p++) {
+		char at = *p;
+
+		if (at && at != '/')
+			continue;
+		*p = 0;
+		if (mkdir(copy, at ? 0755 : mode) < 0 && errno != EEXIST)
+			return error_errno(err, errno, "make directory %s", copy);
+		if (!at)
+			return 0;
+		*p = at;
 	}
 }
 

@@ -29,6 +29,15 @@ int fs_open_in_root(int dir, const char *path, int flags, mode_t mode, int *ret_
  * file that is not there is -ERR_NOT_FOUND: name is looked up beneath dir. */
 int fs_read_at(int dir, const char *name, size_t max, struct buf *ret, struct error *err);
 
+/* The same for a path of the host's own, links followed; a missing file is no ERR_NOT_FOUND here.
+ */
+int fs_read_file(const char *path, size_t max, struct buf *ret, struct error *err);
+/* Makes or overwrites dir/name; not atomic, not synced. */
+int fs_write_at(int dir, const char *name, const struct buf *content, mode_t mode,
+		struct error *err);
+/* Makes the directory of that absolute path with mode, and missing ones above it with 0755. */
+int fs_make_dirs(const char *path, mode_t mode, struct error *err);
+
 /* The blocks (in bytes) and inodes of everything beneath the directory and itself, a hard-linked
  * file once, other file systems not entered. */
 int fs_usage(int dir, uint64_t *ret_bytes, uint64_t *ret_inodes, struct error *err);
