@@ -19,7 +19,6 @@
 #include "io/process.h"
 #include "sandbox/spec.h"
 
-struct fdstore;
 struct pins;
 
 /* What a kind gets from the server; lives as long as the process. */
@@ -27,7 +26,6 @@ struct sandboxer_env {
 	struct loop *loop;
 	const char *root_dir, *state_dir; /* durable data, run-time data; absolute */
 	struct pins *pins;		  /* recovery/pin.h */
-	struct fdstore *fdstore;	  /* recovery/fdstore.h; NULL: none */
 	/*
 	 * The main process of a container ended (on the loop, once a container and life). The
 	 * server then calls container_wait on a task.
@@ -51,6 +49,8 @@ struct container_exit {
 struct container_info {
 	pid_t pid;
 	struct user_ids user; /* owned by the kind's object */
+	uid_t host_uid;	      /* the same user outside its user namespace */
+	gid_t host_gid;
 };
 
 /* The ends that a container's process gets; borrowed for the call. −1 means /dev/null. */
