@@ -57,6 +57,7 @@ int store_check(struct store *s, struct error *err);
 struct store_batch {
 	struct arena *arena;
 	struct store_op *first, *last;
+	bool has_streams;
 	bool is_durable; /* set by rows that want fsync; callers may set it too */
 };
 
