@@ -131,15 +131,25 @@ int cgroup_path_check(const char *path, struct error *err)
 	}
 }
 
+/* An empty group that is there may have been killed once, and then nothing can be born in it. */
+static int make_leaf(const struct hierarchy *h, const char *name)
+{
+	if (mkdirat(h->fd, name, 0755) == 0)
+		return 0;
+	if (errno == EEXIST && h->is_v2 && unlinkat(h->fd, name, AT_REMOVEDIR) == 0 &&
+	    mkdirat(h->fd, name, 0755) == 0)
+		return 0;
+	return errno == EEXIST || errno == EBUSY || errno == ENOTEMPTY ? 0 : -errno;
+}
+
 /* mkdir -p; the parents are there mostly. */
 static int make_group(const struct hierarchy *h, const char *path)
 {
 	cleanup_free char *name = NULL;
+	int r = make_leaf(h, path + 1);
 
-	if (mkdirat(h->fd, path + 1, 0755) == 0 || errno == EEXIST)
-		return 0;
-	if (errno != ENOENT)
-		return -errno;
+	if (r != -ENOENT)
+		return r;
 	name = xstrdup(path + 1);
 	for (char *end = name; (end = strchr(end + 1, '/'));) {
 		*end = '\0';
@@ -147,7 +157,7 @@ static int make_group(const struct hierarchy *h, const char *path)
 			return -errno;
 		*end = '/';
 	}
-	return mkdirat(h->fd, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
+	return make_leaf(h, name);
 }
 
 static int make_in(const struct hierarchy *h, const char *path, struct error *err)
@@ -224,6 +234,14 @@ static int join_failed(int sys, const char *path, struct error *err)
 	return error_errno(err, sys, "join cgroup %s", path);
 }
 
+static int open_file_of(const struct hierarchy *h, const char *path)
+{
+	cleanup_free char *file = xasprintf("%s/%s", path + 1, h->is_v2 ? "cgroup.procs" : "tasks");
+	int fd = openat(h->fd, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
 /* tracked: the path in the tracker. */
 static int open_join(struct cgroups *cg, const char *path, const char *tracked,
 		     struct cgroup_join *ret, struct error *err)
@@ -233,22 +251,17 @@ static int open_join(struct cgroups *cg, const char *path, const char *tracked,
 	for (size_t i = 0; i < cg->count; i++) {
 		const struct hierarchy *h = &cg->hierarchies[i];
 		const char *where = (int)i == cg->tracker ? tracked : path;
-		cleanup_free char *file = NULL;
-		int fd;
+		bool is_birth = h->is_v2 && cg->can_clone;
+		int fd = is_birth ? cgroup_open(h, where) : open_file_of(h, where);
 
-		if (h->is_v2) {
-			join.clone_fd = fd = cgroup_open(h, where);
-		} else {
-			file = xasprintf("%s/tasks", where + 1);
-			fd = openat(h->fd, file, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-			fd = fd < 0 ? -errno : fd;
-			if (fd >= 0)
-				join.files[join.file_count++] = fd;
-		}
 		if (fd < 0) {
 			cgroup_join_done(&join);
 			return join_failed(-fd, where, err);
 		}
+		if (is_birth)
+			join.clone_fd = fd;
+		else
+			join.files[join.file_count++] = fd;
 	}
 	*ret = join;
 	return 0;
@@ -289,8 +302,10 @@ static int run_exec_open(struct cgroup_job *j, struct error *err)
 	cleanup_free char *parent =
 		xasprintf("%.*s", (int)(strrchr(j->path, '/') - j->path), j->path);
 
-	if (mkdirat(h->fd, j->path + 1, 0755) < 0 && errno != EEXIST)
-		return join_failed(errno, j->path, err);
+	int r = make_leaf(h, j->path + 1);
+
+	if (r < 0)
+		return join_failed(-r, j->path, err);
 	if (!h->is_v2 && h->controllers & 1u << CONTROLLER_CPUSET)
 		TRY(cgroup_v1_fill_cpuset(h, j->path, err));
 	return open_join(j->cg, parent, j->path, &j->join, err);

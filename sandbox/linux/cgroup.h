@@ -58,7 +58,7 @@ int cgroup_create(struct task *t, struct cgroups *cg, const char *path, const st
 /* Changes the limits that are given, all or, when one fails, none. */
 int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const struct resources *r);
 
-#define CGROUP_JOIN_MAX 8
+#define CGROUP_JOIN_MAX 9
 
 /*
  * What a new process needs to be born in a group. All of it must be used:
@@ -66,7 +66,8 @@ int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const st
  * has the host's root credentials (with a user namespace: the first of the two clones; the second
  *   inherits it);
  * - the new process, single-threaded still, writes "0" to each of files[] (a `tasks` file: 0.14 ms,
- *   where cgroup.procs takes 10). They may be inherited: the kernel checks who opened them.
+ *   where cgroup.procs, used where births in a group do not work, takes 10). They may be inherited:
+ * the kernel checks who opened them.
  */
 struct cgroup_join {
 	int clone_fd;
@@ -97,9 +98,10 @@ int cgroup_exec_remove(struct task *t, struct cgroups *cg, const char *path, con
 
 /*
  * SIGKILL to every process in it and below, also to those being forked; returns when it is empty (a
- * zombie counts as gone). 0 when there is no such group. Processes that do not die (state D) end it
- * at the task's deadline or after CGROUP_KILL_TIMEOUT_MS with ERR_DEADLINE; the text names a pid
- * and its state.
+ * zombie counts as gone). Then nothing can be born in it before another cgroup_create() (a trait of
+ * v2: the child would be killed at birth). 0 when there is no such group. Processes that do not die
+ * (state D) end it at the task's deadline or after CGROUP_KILL_TIMEOUT_MS with ERR_DEADLINE; the
+ * text names a pid and its state.
  */
 int cgroup_kill(struct task *t, struct cgroups *cg, const char *path);
 /* Removes it with its sub-groups from every hierarchy; 0 when it is gone already. Processes in it:
@@ -118,8 +120,8 @@ int cgroup_oom_kills(struct cgroups *cg, const char *path, uint64_t *ret, struct
 /* Basic figures; UINT64_MAX where the controller is not there. */
 struct cgroup_stats {
 	uint64_t cpu_ns;
-	uint64_t memory_usage,
-		memory_working_set; /* bytes; working set: without inactive file pages */
+	uint64_t memory_usage;	     /* bytes */
+	uint64_t memory_working_set; /* without inactive file pages */
 	uint64_t pids;
 };
 

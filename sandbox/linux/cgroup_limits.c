@@ -358,7 +358,7 @@ static int write_all(const struct cgroups *cg, const int *dirs, const char *path
 int limits_apply(const struct cgroups *cg, const char *path, struct setting_list *list, bool keep,
 		 struct error *err)
 {
-	int dirs[CGROUP_JOIN_MAX + 1], r = 0;
+	int dirs[CGROUP_JOIN_MAX], r = 0;
 
 	for (size_t i = 0; i < cg->count; i++)
 		dirs[i] = -1;

@@ -34,12 +34,13 @@ struct hierarchy {
 };
 
 struct cgroups {
-	struct hierarchy hierarchies[CGROUP_JOIN_MAX + 1];
+	struct hierarchy hierarchies[CGROUP_JOIN_MAX];
 	size_t count;
 	int of[CONTROLLER_COUNT]; /* index of the hierarchy with it, or -1 */
 	int v2;			  /* index, or -1 */
 	int tracker;		  /* index */
 	bool is_pure_v2;
+	bool can_clone; /* CLONE_INTO_CGROUP works from here */
 	char *description;
 };
 
@@ -112,6 +113,8 @@ void cgroup_v1_order(const struct cgroups *cg, const int *dirs, struct setting_l
 /* SIGKILL for all in the group and below, also for those being forked meanwhile. */
 int cgroup_v1_kill(const struct cgroups *cg, const char *path, struct error *err);
 
+/* Whether a process can be born in a group of h: tried with a group that is removed again. */
+bool cgroup_v2_can_clone(const struct hierarchy *h);
 /* Enables controllers (a mask) for the children of all groups above path. */
 int cgroup_v2_enable(const struct hierarchy *h, const char *path, unsigned controllers,
 		     struct error *err);

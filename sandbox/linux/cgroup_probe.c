@@ -54,7 +54,7 @@ static int add_hierarchy(struct cgroups *cg, const char *mount, bool is_v2, unsi
 	for (size_t i = 0; i < cg->count; i++)
 		if (is_v2 ? cg->hierarchies[i].is_v2 : cg->hierarchies[i].controllers & controllers)
 			return 0;
-	if (cg->count == CGROUP_JOIN_MAX + 1)
+	if (cg->count == CGROUP_JOIN_MAX)
 		return 0;
 	h->fd = open(mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (h->fd < 0)
@@ -172,6 +172,7 @@ struct cgroups *cgroups_probe_text(const char *mountinfo, struct error *err)
 	if (cg->hierarchies[0].is_v2)
 		drop_freezer(cg);
 	index_controllers(cg);
+	cg->can_clone = cg->v2 >= 0 && cgroup_v2_can_clone(&cg->hierarchies[cg->v2]);
 	cg->description = describe(cg);
 	return cg;
 }

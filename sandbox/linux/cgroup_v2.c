@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cgroup v2's own: a controller reaches a group only when every group above it passes it on in
- * cgroup.subtree_control (cgroup-v2, "Controlling Controllers").
+ * cgroup.subtree_control (cgroup-v2, "Controlling Controllers"). And CLONE_INTO_CGROUP: kernels
+ * (6.18 for one) compare the kill counter of the new group with that of the *parent's* group and
+ * kill the child at birth when they differ. So a group that was ever killed takes no births, and a
+ * server whose own group was ever killed can't use it at all.
  */
 #include "sandbox/linux/cgroup_priv.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
@@ -79,5 +87,35 @@ int cgroup_v2_enable(const struct hierarchy *h, const char *path, unsigned contr
 		*end = saved;
 		end = strchr(end + 1, '/');
 	}
+	return result;
+}
+
+static bool clones_into(int dir)
+{
+	struct clone_args args = {.flags = CLONE_INTO_CGROUP, .cgroup = (uint64_t)dir};
+	int status = -1;
+	pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+
+	if (pid == 0)
+		syscall(SYS_exit_group, 0);
+	/* no exit signal: only a wait for clones sees it */
+	while (pid > 0 && waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
+		;
+	return status == 0;
+}
+
+bool cgroup_v2_can_clone(const struct hierarchy *h)
+{
+	char name[64];
+	int dir;
+	bool result;
+
+	snprintf(name, sizeof(name), "crisp-probe-%d", getpid());
+	if (mkdirat(h->fd, name, 0755) < 0)
+		return false;
+	dir = cgroup_open(h, name);
+	result = dir >= 0 && clones_into(dir);
+	close_fd(dir);
+	(void)unlinkat(h->fd, name, AT_REMOVEDIR);
 	return result;
 }
