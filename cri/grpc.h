@@ -59,9 +59,9 @@ void grpc_server_shutdown(struct grpc_server *s);
 size_t grpc_server_calls(const struct grpc_server *s);
 size_t grpc_server_connections(const struct grpc_server *s);
 /*
- * Closes every connection and cancels every call. Tasks of calls may live on until they return:
- * they find their call gone. Must not be called from a handler. The loop must still exist, and must
- * run until grpc_server_calls() would be 0 before it is freed, if no handler is to be leaked.
+ * Closes every connection and cancels every call. Handlers that have not returned yet find their
+ * call gone; the loop has to run until they are through (task_count()), or they are leaked. Must
+ * not be called from a handler. NULL is allowed.
  */
 void grpc_server_free(struct grpc_server *s);
 
@@ -73,7 +73,7 @@ bool call_is_gone(const struct call *c);
 /*
  * The reply of a unary method, once, before the handler returns 0. Packs response at once, so it
  * may be dropped afterwards; does not wait for the client to take it. 0 as well when the client has
- * gone. -ERR_INTERNAL when a string is not UTF-8 (naming its field) or the message passes
+ * gone. -ERR_INTERNAL when a string is not UTF-8 (naming its field), -ERR_EXHAUSTED past
  * GRPC_REPLY_MAX.
  */
 int call_reply(struct task *t, struct call *c, const ProtobufCMessage *response);
