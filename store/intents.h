@@ -39,8 +39,9 @@ void batch_intent_end_object(struct store_batch *batch, const char *kind, const 
  */
 struct recover_ops {
 	const char *kind;
-	int (*finish)(struct task *t, const char *object_id, const void *data, size_t size);
-	int (*undo)(struct task *t, const char *object_id, const void *data, size_t size);
+	void *owner; /* for finish and undo */
+	int (*finish)(struct task *t, void *owner, const struct intent_row *intent);
+	int (*undo)(struct task *t, void *owner, const struct intent_row *intent);
 	struct recover_ops *next; /* intents.c */
 };
 

@@ -709,7 +709,7 @@ static void sandbox_takes_along_what_belongs_to_it(void **state)
 	assert_int_equal(n, 3);
 }
 
-static int finish_nothing(struct task *t, const char *object_id, const void *data, size_t size)
+static int finish_nothing(struct task *t, void *owner, const struct intent_row *intent)
 {
 	return 0;
 }
