@@ -17,7 +17,7 @@ struct stream_row {
 /*
  * Queues the row and returns; done(data, result), if not NULL, is called on the loop after the
  * commit, with -ERR_x when it failed. A row of the same container that is still queued is replaced;
- * both callers' done are called.
+ * both callers' done are called. Nothing is queued or called any more once store_close() has begun.
  */
 void store_stream_put(struct store *s, const struct stream_row *row,
 		      void (*done)(void *data, int result), void *data);

@@ -1,115 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store: what comes back is what went in; groups, isolation, order; kill -9; files that are
- * newer, foreign, full, locked or damaged. Looks into store/priv.h to provoke what can't be had
- * otherwise.
+ * The store: what comes back is what went in; groups, isolation, order, waits that end early. Looks
+ * into store/priv.h to see what can't be seen otherwise.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 #include "store/containers.h"
 #include "store/images.h"
 #include "store/intents.h"
-#include "store/priv.h"
-#include "store/sandboxes.h"
 #include "store/streams.h"
-
-static struct loop *l;
-static struct store *s;
-static char root[64], db_path[96];
-
-static void open_store(void)
-{
-	struct error err = {0};
-
-	s = store_open(l, root, &err);
-	if (!s)
-		fail_msg("%s", err.text);
-}
-
-static int setup(void **state)
-{
-	strcpy(root, "/tmp/test_store.XXXXXX");
-	if (!mkdtemp(root))
-		return -1;
-	snprintf(db_path, sizeof(db_path), "%s/crisp.db", root);
-	l = loop_new(NULL);
-	open_store();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	static const char *const files[] = {"crisp.db", "crisp.db-wal", "crisp.db-shm",
-					    "crisp.lock"};
-	char path[128];
-
-	store_close(s);
-	s = NULL;
-	assert_int_equal(task_count(), 0);
-	loop_free(l);
-	task_pool_trim();
-	for (int i = 0; i < 4; i++) {
-		snprintf(path, sizeof(path), "%s/%s", root, files[i]);
-		unlink(path);
-	}
-	return rmdir(root);
-}
-
-static void reopen(void)
-{
-	store_close(s);
-	open_store();
-}
-
-struct call {
-	void (*fn)(struct task *t);
-};
-
-static void call_task(struct task *t, void *arg)
-{
-	((struct call *)arg)->fn(t);
-	loop_stop(t->loop);
-}
-
-static void run(void (*fn)(struct task *t))
-{
-	struct call call = {fn};
-
-	task_start(l, "call", call_task, &call);
-	loop_run(l);
-}
-
-static struct sandbox_row sandbox(const char *id)
-{
-	return (struct sandbox_row){.id = id, .kind = "linux"};
-}
-
-static int count_sandbox(void *data, const struct sandbox_row *row)
-{
-	++*(int *)data;
-	return 0;
-}
-
-static int count_sandboxes(void)
-{
-	int n = 0;
-
-	assert_int_equal(store_sandbox_each(s, count_sandbox, &n, NULL), 0);
-	return n;
-}
+#include "tests/lib/store_fixture.h"
 
 /* --- what comes back is what went in --- */
 
@@ -687,9 +596,10 @@ static void begin_one_more(struct task *t)
 {
 	int64_t id = 0;
 
-	assert_int_equal(store_intent_begin(t, s, "gc", "image", NULL, 0, &id), 0);
-	assert_true(id > 0);
-	assert_int_equal(store_intent_end(t, s, id), 0);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(store_intent_begin(t, s, "gc", "image", NULL, 0, &id), 0);
+		assert_int_equal(store_intent_end(t, s, id), 0);
+	}
 }
 
 static void sandbox_takes_along_what_belongs_to_it(void **state)
@@ -726,357 +636,9 @@ static void recover_ops_are_found_by_kind(void **state)
 	assert_null(recover_find("c"));
 }
 
-/* --- kill -9 --- */
-
-static int ack_fd;
-
-/* Writes pairs in one batch for ever, says each number once it is committed. */
-static void write_until_killed(struct task *t, void *arg)
-{
-	for (int i = (int)(intptr_t)arg;; i += 4) {
-		struct store_batch b = {0};
-		char id[16], twin[16];
-		struct sandbox_row row = sandbox(id), other = sandbox(twin);
-
-		snprintf(id, sizeof(id), "%d", i);
-		snprintf(twin, sizeof(twin), "twin%d", i);
-		batch_sandbox_put(&b, &row);
-		batch_sandbox_put(&b, &other);
-		if (store_commit(t, s, &b) < 0 || write(ack_fd, &i, sizeof(i)) != sizeof(i))
-			_exit(1);
-	}
-}
-
-static void run_victim(int fd)
-{
-	ack_fd = fd;
-	l = loop_new(NULL);
-	s = store_open(l, root, NULL);
-	if (!s)
-		_exit(1);
-	for (intptr_t i = 0; i < 4; i++)
-		task_start(l, "writer", write_until_killed, (void *)i);
-	loop_run(l);
-	_exit(1);
-}
-
-static int mark_seen(void *data, const struct sandbox_row *row)
-{
-	bool is_twin = !strncmp(row->id, "twin", 4);
-	int n = atoi(row->id + (is_twin ? 4 : 0));
-	unsigned char *seen = data;
-
-	if (n < 100000)
-		seen[n] |= is_twin ? 2 : 1;
-	return 0;
-}
-
-static void what_was_acknowledged_survives_kill(void **state)
-{
-	unsigned char *seen = xcalloc(1, 100000);
-	int total = 0;
-
-	srandom((unsigned)getpid());
-	for (int round = 0; round < 10; round++) {
-		int fds[2], n, acked = 0, status;
-		pid_t pid;
-
-		store_close(s);
-		s = NULL;
-		assert_int_equal(unlink(db_path), 0);
-		assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-		fcntl(fds[0], F_SETPIPE_SZ, 1 << 20);
-		pid = fork();
-		if (pid == 0)
-			run_victim(fds[1]);
-		close(fds[1]);
-		/* the first answer says that it runs */
-		assert_int_equal(read(fds[0], &n, sizeof(n)), sizeof(n));
-		usleep((useconds_t)random() % 20000);
-		kill(pid, SIGKILL);
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_true(WIFSIGNALED(status));
-		memset(seen, 0, 100000);
-		open_store();
-		assert_int_equal(store_sandbox_each(s, mark_seen, seen, NULL), 0);
-		do {
-			acked++;
-			assert_true(n >= 100000 || seen[n] == 3);
-		} while (read(fds[0], &n, sizeof(n)) == sizeof(n));
-		/* pairs are whole, acknowledged or not */
-		for (int i = 0; i < 100000; i++)
-			assert_true(seen[i] == 0 || seen[i] == 3);
-		close(fds[0]);
-		total += acked;
-	}
-	print_message("%d acknowledged pairs in 10 kills\n", total);
-	free(seen);
-}
-
-/* --- other files than expected --- */
-
-static void sql(const char *text)
-{
-	sqlite3 *db;
-
-	assert_int_equal(sqlite3_open(db_path, &db), SQLITE_OK);
-	if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
-		fail_msg("%s", sqlite3_errmsg(db));
-	sqlite3_close(db);
-}
-
-static void expect_refusal(enum err code, const char *a, const char *b)
-{
-	struct error err = {0};
-
-	s = store_open(l, root, &err);
-	assert_null(s);
-	assert_int_equal(err.code, code);
-	if (!strstr(err.text, a) || !strstr(err.text, b) || !strstr(err.text, root))
-		fail_msg("%s", err.text);
-}
-
-static void newer_schema_is_refused(void **state)
-{
-	store_close(s);
-	sql("PRAGMA user_version = 99; UPDATE meta SET value = '9.8.7' WHERE key = "
-	    "'crisp_version'");
-	expect_refusal(ERR_PRECONDITION, "version 99, written by crisp 9.8.7",
-		       "install crisp 9.8.7");
-	sql("DROP TABLE meta");
-	expect_refusal(ERR_PRECONDITION, "version 99", "knows versions up to 1");
-}
-
-static void foreign_database_is_refused(void **state)
-{
-	store_close(s);
-	unlink(db_path);
-	sql("CREATE TABLE t (x)");
-	expect_refusal(ERR_PRECONDITION, "another program's", "choose another root");
-}
-
-static void file_that_is_no_database_is_refused(void **state)
-{
-	char junk[2048];
-	int fd;
-
-	store_close(s);
-	memset(junk, 'j', sizeof(junk));
-	fd = open(db_path, O_WRONLY | O_TRUNC);
-	assert_int_equal(write(fd, junk, sizeof(junk)), sizeof(junk));
-	close(fd);
-	expect_refusal(ERR_INTERNAL, "damaged", "move it away");
-}
-
-static void second_server_is_refused(void **state)
-{
-	char pid_text[32];
-	int status;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		struct error err = {0};
-		struct store *second = store_open(l, root, &err);
-
-		snprintf(pid_text, sizeof(pid_text), "process %d", getppid());
-		_exit(!second && err.code == ERR_PRECONDITION && strstr(err.text, pid_text) ? 0
-											    : 1);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-}
-
-static void parents_of_the_root_are_made(void **state)
-{
-	char deep[128], path[192];
-	struct error err = {0};
-	struct store *other;
-	struct stat st;
-
-	snprintf(deep, sizeof(deep), "%s/x/y", root);
-	other = store_open(l, deep, &err);
-	assert_non_null(other);
-	assert_int_equal(stat(deep, &st), 0);
-	assert_int_equal(st.st_mode & 0777, 0700);
-	store_close(other);
-	snprintf(path, sizeof(path), "%s/crisp.db", deep);
-	assert_int_equal(unlink(path), 0);
-	snprintf(path, sizeof(path), "%s/crisp.lock", deep);
-	assert_int_equal(unlink(path), 0);
-	assert_int_equal(rmdir(deep), 0);
-	snprintf(path, sizeof(path), "%s/x", root);
-	assert_int_equal(rmdir(path), 0);
-}
-
-static void migration_is_all_or_nothing(void **state)
-{
-	static const char *const good[] = {"unused",
-					   "CREATE TABLE two (x); INSERT INTO two "
-					   "SELECT count(*) FROM meta",
-					   "ALTER TABLE two RENAME TO three"};
-	static const char *const bad[] = {"unused", "CREATE TABLE two (x)",
-					  "CREATE TABLE sandboxes (x)"};
-	struct error err = {0};
-
-	assert_int_equal(db_migrate(&s->writer, bad, 3, &err), -ERR_INTERNAL);
-	assert_non_null(strstr(err.text, "schema version 3"));
-	assert_true(sqlite3_get_autocommit(s->writer.db));
-	/* "two" is not there any more, so it can be made again */
-	assert_int_equal(db_migrate(&s->writer, good, 3, &err), 0);
-	assert_int_equal(db_migrate(&s->writer, good, 3, &err), 0);
-	sql("SELECT x FROM three");
-	sql("PRAGMA user_version = 1");
-}
-
-/* --- full, locked, damaged --- */
-
-static void limit_pages(int spare)
-{
-	sqlite3_stmt *stmt;
-	char text[64];
-
-	assert_int_equal(sqlite3_prepare_v2(s->writer.db, "PRAGMA page_count", -1, &stmt, NULL), 0);
-	assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-	snprintf(text, sizeof(text), "PRAGMA max_page_count = %d",
-		 spare < 0 ? 1 << 30 : sqlite3_column_int(stmt, 0) + spare);
-	sqlite3_finalize(stmt);
-	assert_int_equal(sqlite3_exec(s->writer.db, text, NULL, NULL, NULL), SQLITE_OK);
-}
-
-static int small_done, small_failed;
-
-static void on_small(void *data, int result, const struct error *err)
-{
-	small_done++;
-	small_failed += result < 0;
-}
-
-static void fill_disk(struct task *t)
-{
-	cleanup_free char *blob = xcalloc(1, 1 << 20);
-	struct sandbox_row small = sandbox("small"), large = sandbox("large");
-	struct store_batch b = {0};
-
-	assert_int_equal(store_sandbox_put(t, s, &small), 0);
-	large.config = blob;
-	large.config_size = 1 << 20;
-	limit_pages(10);
-	/* all in one group: the large one is told so, the small ones are served */
-	for (int i = 0; i < 5; i++) {
-		batch_meta_put(&b, "small", "v");
-		store_commit_later(s, &b, on_small, NULL);
-	}
-	assert_int_equal(store_sandbox_put(t, s, &large), -ERR_EXHAUSTED);
-	assert_non_null(strstr(t->err.text, "full; free space"));
-	assert_int_equal(small_done, 5);
-	assert_int_equal(small_failed, 0);
-	small.state = 1;
-	assert_int_equal(store_sandbox_put(t, s, &small), 0);
-	assert_int_equal(store_sandbox_delete(t, s, "small"), 0);
-	limit_pages(-1);
-	assert_int_equal(store_sandbox_put(t, s, &large), 0);
-}
-
-static void full_disk_is_an_answer_not_an_end(void **state)
-{
-	small_done = small_failed = 0;
-	run(fill_disk);
-	assert_int_equal(count_sandboxes(), 1);
-}
-
-static void write_while_locked(struct task *t)
-{
-	struct sandbox_row row = sandbox("row");
-	struct store_batch b = {0};
-	sqlite3 *other;
-
-	sqlite3_busy_timeout(s->writer.db, 10);
-	assert_int_equal(sqlite3_open(db_path, &other), SQLITE_OK);
-	assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
-	small_done = small_failed = 0;
-	batch_meta_put(&b, "small", "v");
-	store_commit_later(s, &b, on_small, NULL);
-	assert_int_equal(store_sandbox_put(t, s, &row), -ERR_UNAVAILABLE);
-	assert_int_equal(small_failed, 1);
-	sqlite3_close(other);
-	assert_int_equal(store_sandbox_put(t, s, &row), 0);
-}
-
-static void locked_file_is_unavailable(void **state)
-{
-	run(write_while_locked);
-	assert_int_equal(count_sandboxes(), 1);
-}
-
-#define DAMAGED_SIZE 20000
-
-static void put_damageable(struct task *t)
-{
-	cleanup_free char *blob = xmalloc(DAMAGED_SIZE);
-
-	for (int i = 0; i < 3; i++) {
-		char id[8];
-		struct sandbox_row row = sandbox(id);
-
-		snprintf(id, sizeof(id), "%d", i);
-		memset(blob, 0xa0 + i, DAMAGED_SIZE);
-		row.config = blob;
-		row.config_size = DAMAGED_SIZE;
-		assert_int_equal(store_sandbox_put(t, s, &row), 0);
-	}
-}
-
-static int check_undamaged(void *data, const struct sandbox_row *row)
-{
-	assert_int_equal(row->config_size, DAMAGED_SIZE);
-	strcat(data, row->id);
-	return 0;
-}
-
-/* An overflow page begins with the number of the next one: breaks the chain of row 1. */
-static void damage_row_one(void)
-{
-	cleanup_free unsigned char *page = xmalloc(4096);
-	int fd = open(db_path, O_RDWR);
-
-	assert_true(fd >= 0);
-	for (off_t at = 0; pread(fd, page, 4096, at) == 4096; at += 4096) {
-		size_t i = 4;
-
-		while (i < 4096 && page[i] == 0xa1)
-			i++;
-		if (i < 4096)
-			continue;
-		assert_int_equal(pwrite(fd, "\xff\xff\xff\xff", 4, at), 4);
-		close(fd);
-		return;
-	}
-	fail_msg("no overflow page found");
-}
-
-static void damaged_row_is_left_out_and_reported(void **state)
-{
-	struct error err = {0};
-	char ids[8] = "";
-
-	run(put_damageable);
-	store_close(s);
-	damage_row_one();
-	open_store();
-	assert_int_equal(store_sandbox_each(s, check_undamaged, ids, &err), 1);
-	assert_string_equal(ids, "02");
-	assert_int_equal(err.code, ERR_INTERNAL);
-	assert_non_null(strstr(err.text, "sandboxes: 1 rows were left out"));
-	assert_non_null(strstr(err.text, "damaged"));
-	assert_int_equal(store_check(s, &err), -ERR_INTERNAL);
-	assert_non_null(strstr(err.text, "damaged"));
-	/* the others live on */
-	run(put_in_order);
-}
-
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 	const struct CMUnitTest tests[] = {
 		T(rows_survive_a_restart_unchanged),
 		T(each_goes_oldest_first_and_stops_when_told),
@@ -1090,16 +652,6 @@ int main(void)
 		T(queued_stream_rows_are_coalesced_in_order),
 		T(sandbox_takes_along_what_belongs_to_it),
 		T(recover_ops_are_found_by_kind),
-		T(what_was_acknowledged_survives_kill),
-		T(newer_schema_is_refused),
-		T(foreign_database_is_refused),
-		T(file_that_is_no_database_is_refused),
-		T(second_server_is_refused),
-		T(parents_of_the_root_are_made),
-		T(migration_is_all_or_nothing),
-		T(full_disk_is_an_answer_not_an_end),
-		T(locked_file_is_unavailable),
-		T(damaged_row_is_left_out_and_reported),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
