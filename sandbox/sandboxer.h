@@ -19,6 +19,7 @@
 #include "io/process.h"
 #include "sandbox/spec.h"
 
+struct fdstore;
 struct pins;
 
 /* What a kind gets from the server; lives as long as the process. */
@@ -26,6 +27,7 @@ struct sandboxer_env {
 	struct loop *loop;
 	const char *root_dir, *state_dir; /* durable data, run-time data; absolute */
 	struct pins *pins;		  /* recovery/pin.h */
+	struct fdstore *fdstore;	  /* recovery/fdstore.h; NULL: none */
 	/*
 	 * The main process of a container ended (on the loop, once a container and life). The
 	 * server then calls container_wait on a task.

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A container's life: create, start, its end, stop, remove. Peculiar: the end is always handled by
+ * one task of its own (node_container_exited), whoever caused it; stop and remove only send the
+ * signal and wait for that.
+ */
+#include "sandbox/priv.h"
+
+#include <string.h>
+
+#include "io/base/alloc.h"
+#include "io/base/log.h"
+#include "io/fs.h"
+#include "io/offload.h"
+#include "store/containers.h"
+
+/* Why CRI clients see a container as ended; the kubelet passes these on as they are. */
+#define REASON_COMPLETED "Completed"
+#define REASON_ERROR "Error"
+#define REASON_OOM "OOMKilled"
+#define REASON_START "StartError"
+#define REASON_UNKNOWN "Unknown"
+
+int container_make_spec(struct arena *arena, struct container *c, struct container_spec *ret,
+			struct error *err)
+{
+	const struct image *image = image_by_id(c->node->images, c->image_id);
+
+	if (!image)
+		return error_set(err, ERR_PRECONDITION,
+				 "container %s: its image %s is gone; create it anew", c->id,
+				 c->image_id);
+	ret->id = c->id;
+	ret->sandbox_id = c->sandbox->id;
+	ret->upper = arena_printf(arena, "%s/upper", c->root_dir);
+	ret->work = arena_printf(arena, "%s/work", c->root_dir);
+	TRY(c->node->front->container_spec(arena, c, image, ret, err));
+	c->stop_signal = ret->stop_signal;
+	c->has_tty = ret->has_tty;
+	c->has_stdin = ret->has_stdin;
+	return 0;
+}
+
+/* Makes a container's directories, off the loop. */
+struct dirs_job {
+	struct job job;
+	char *root_dir, *state_dir;
+};
+
+static int dirs_run(struct job *job, struct error *err)
+{
+	struct dirs_job *j = container_of(job, struct dirs_job, job);
+	char *upper cleanup_free = xasprintf("%s/upper", j->root_dir);
+	char *work cleanup_free = xasprintf("%s/work", j->root_dir);
+
+	TRY(fs_make_dirs(j->state_dir, 0711, err));
+	TRY(fs_make_dirs(j->root_dir, 0711, err));
+	/* the upper directory's mode is what the container sees of its root */
+	TRY(fs_make_dirs(upper, 0755, err));
+	return fs_make_dirs(work, 0700, err);
+}
+
+static void dirs_free(struct job *job)
+{
+	struct dirs_job *j = container_of(job, struct dirs_job, job);
+
+	free(j->root_dir);
+	free(j->state_dir);
+	free(j);
+}
+
+static int make_dirs(struct task *t, const struct container *c)
+{
+	struct dirs_job *j = xnew(struct dirs_job);
+	int r;
+
+	job_init(&j->job, dirs_run, dirs_free);
+	j->root_dir = xstrdup(c->root_dir);
+	j->state_dir = xstrdup(c->state_dir);
+	r = offload(t, NULL, &j->job);
+	job_unref(&j->job);
+	return r;
+}
+
+static int prepare(struct task *t, struct container *c)
+{
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
+	struct container_spec spec = {0};
+
+	TRY(container_make_spec(arena, c, &spec, &t->err));
+	TRY(make_dirs(t, c));
+	TRY(c->sandbox->kind->container_create(t, c->sandbox->handle, &spec, &c->handle));
+	return container_set_state(t, c, CONTAINER_CREATED);
+}
+
+static int undo(struct task *t, struct container *c, int result)
+{
+	struct error cause = t->err;
+
+	task_shield(t, +1);
+	if (container_teardown(t, c) < 0)
+		log_warning("container %s could not be undone and stays: %s", c->id, t->err.text);
+	task_shield(t, -1);
+	t->err = cause;
+	return result;
+}
+
+static char *full_name(const struct sandbox *sb, const char *name)
+{
+	return xasprintf("%s/%s", sb->id, name);
+}
+
+/* As for sandboxes: 1 when the request repeats one that was or is being served. */
+static int join_existing(struct task *t, struct node *n, const struct container_request *request,
+			 const char *key, char *ret_id)
+{
+	struct container *existing = map_get(&n->container_names, key);
+	struct container *c cleanup_container = NULL;
+	int r;
+
+	if (!existing)
+		return 0;
+	r = container_acquire(t, n, existing->id, &c);
+	if (r == -ERR_NOT_FOUND)
+		return 0;
+	TRY(r);
+	if (c->state != CONTAINER_CREATED || c->config_bytes.length != request->config_size ||
+	    memcmp(c->config_bytes.data, request->config, request->config_size))
+		return error_set(&t->err, ERR_EXISTS,
+				 "container %s: the name is taken by %s; remove that one or use "
+				 "another attempt",
+				 request->name, c->id);
+	memcpy(ret_id, c->id, ID_SIZE);
+	return 1;
+}
+
+static int begin(struct task *t, struct sandbox *sb, const struct container_request *request,
+		 const char *key, struct container **ret)
+{
+	struct node *n = sb->node;
+	const struct image *image = image_find(n->images, request->image);
+	struct container *c;
+
+	if (!image)
+		return error_set(&t->err, ERR_NOT_FOUND,
+				 "image %.200s: not on this node; pull or import it first",
+				 request->image);
+	c = container_new(n, sb, NULL);
+	c->state = CONTAINER_CREATING;
+	c->name = xstrdup(key);
+	c->log_path = xstrdup_null(request->log_path);
+	c->image_id = xstrdup(image->id);
+	c->image_ref =
+		xstrdup(image->repo_digests.count ? image->repo_digests.items[0] : image->id);
+	buf_append(&c->config_bytes, request->config, request->config_size);
+	c->config = n->front->container_decode(request->config, request->config_size, &t->err);
+	if (!c->config || image_hold(n->images, c->image_id, c->id, &t->err) < 0 ||
+	    task_mutex_lock(t, &c->queue) < 0) {
+		image_release(n->images, c->id);
+		container_unref(c);
+		return -(int)t->err.code;
+	}
+	task_event_set(&c->settled);
+	container_enter(c);
+	*ret = c;
+	return 0;
+}
+
+static int create_in(struct task *t, struct sandbox *sb, const struct container_request *request,
+		     const char *key, char *ret_id)
+{
+	struct container *c cleanup_container = NULL;
+	int r;
+
+	if (sb->state != SANDBOX_READY)
+		return error_set(&t->err, ERR_PRECONDITION,
+				 "sandbox %s is not ready: nothing can be created in it", sb->id);
+	TRY(begin(t, sb, request, key, &c));
+	r = container_insert(t, c);
+	if (r == 0)
+		r = prepare(t, c);
+	if (r < 0)
+		return undo(t, c, r);
+	memcpy(ret_id, c->id, ID_SIZE);
+	return 0;
+}
+
+int container_create(struct task *t, struct node *n, const struct container_request *request,
+		     char *ret_id)
+{
+	struct sandbox *sb cleanup_sandbox = NULL;
+	char *key cleanup_free = NULL;
+	int r;
+
+	TRY(sandbox_acquire(t, n, request->sandbox_id, &sb));
+	key = full_name(sb, request->name);
+	r = join_existing(t, n, request, key, ret_id);
+	if (r)
+		return r < 0 ? r : 0;
+	return create_in(t, sb, request, key, ret_id);
+}
+
+/* The kind calls this when the process is born and pinned, but has not yet gone on. */
+static int commit_running(struct task *t, void *data)
+{
+	struct container *c = data;
+
+	c->started_at = realtime_ns();
+	return container_set_state(t, c, CONTAINER_RUNNING);
+}
+
+static void set_text(char **field, const char *text)
+{
+	free(*field);
+	*field = xstrdup_null(text);
+}
+
+/* Records that it never ran. */
+static int start_failed(struct task *t, struct container *c, int result)
+{
+	struct error cause = t->err;
+
+	task_shield(t, +1);
+	set_text(&c->reason, REASON_START);
+	set_text(&c->message, cause.text);
+	c->exit_code = 128;
+	c->finished_at = realtime_ns();
+	container_drop_io(t, c);
+	if (container_set_state(t, c, CONTAINER_EXITED) < 0)
+		log_error("container %s failed to start, and: %s", c->id, t->err.text);
+	task_event_set(&c->exited);
+	task_shield(t, -1);
+	t->err = cause;
+	return result;
+}
+
+static int bring_up(struct task *t, struct container *c, struct fifo_ends *ends)
+{
+	struct container_stdio stdio;
+	int master = -1;
+
+	TRY(container_open_pipes(t, c, ends));
+	stdio = (struct container_stdio){ends->container[0], ends->container[1],
+					 ends->container[2]};
+	TRY(c->sandbox->kind->container_start(t, c->handle, &stdio, commit_running, c, &master));
+	if (master >= 0 && container_open_terminal(t, c, ends, master) < 0)
+		log_warning("container %s: its terminal is not logged: %s", c->id, t->err.text);
+	return 0;
+}
+
+int container_start(struct task *t, struct node *n, const char *id)
+{
+	struct container *c cleanup_container = NULL;
+	struct fifo_ends ends = fifo_ends_none();
+	int r;
+
+	TRY(container_acquire(t, n, id, &c));
+	if (c->state != CONTAINER_CREATED)
+		return error_set(&t->err, ERR_PRECONDITION, "container %s: it was started already",
+				 c->id);
+	if (c->sandbox->state != SANDBOX_READY)
+		return error_set(&t->err, ERR_PRECONDITION,
+				 "container %s: its sandbox %s is not ready", c->id,
+				 c->sandbox->id);
+	r = bring_up(t, c, &ends);
+	fifo_ends_close(&ends);
+	return r < 0 ? start_failed(t, c, r) : 0;
+}
+
+static void describe_exit(struct container *c, const struct container_exit *e)
+{
+	c->finished_at = e->finished_at;
+	if (!e->is_known) {
+		c->exit_code = 255;
+		set_text(&c->reason, REASON_UNKNOWN);
+		set_text(&c->message, "it ended while nobody could see how");
+		return;
+	}
+	c->exit_code = e->exit.code;
+	if (e->is_oom_killed)
+		set_text(&c->reason, REASON_OOM);
+	else
+		set_text(&c->reason, e->exit.code ? REASON_ERROR : REASON_COMPLETED);
+}
+
+/* All of it is gone: its output is drained before the end is reported. */
+static int finish(struct task *t, struct container *c)
+{
+	struct container_exit e = {0};
+
+	TRY(c->sandbox->kind->container_wait(t, c->handle, &e));
+	TRY(container_drain_io(t, c));
+	describe_exit(c, &e);
+	TRY(container_set_state(t, c, CONTAINER_EXITED));
+	container_drop_io(t, c);
+	log_info("container %s exited: code %d, signal %d, %s", c->id, c->exit_code, e.exit.signal,
+		 c->reason);
+	return 0;
+}
+
+/* Handles the end once; what can't be recorded (a full disk) must be tried again, or the container
+ * would run for ever in everybody's eyes. */
+static int handle_exit(struct task *t, struct node *n, const char *id)
+{
+	struct container *c cleanup_container = NULL;
+
+	TRY(container_acquire(t, n, id, &c));
+	if (c->state == CONTAINER_RUNNING)
+		TRY(finish(t, c));
+	task_event_set(&c->exited);
+	return 0;
+}
+
+static void exited_main(struct task *t, void *arg)
+{
+	struct container *c = arg;
+	uint64_t wait_ms = 100;
+	int r;
+
+	while ((r = handle_exit(t, c->node, c->id)) < 0 && r != -ERR_NOT_FOUND) {
+		log_error("container %s ended, but: %s", c->id, t->err.text);
+		if (task_sleep_ms(t, wait_ms) < 0)
+			break;
+		wait_ms = wait_ms < 10000 ? wait_ms * 2 : wait_ms;
+	}
+	container_unref(c);
+}
+
+void node_container_exited(void *data, const char *container_id)
+{
+	struct node *n = data;
+	struct container *c = map_get(&n->containers, container_id);
+
+	if (c)
+		task_start(n->loop, "container exit", exited_main, container_ref(c));
+}
+
+/* Sends what shall end it; the queue is held for that only. 1 when there is something to wait for.
+ */
+static int send_end(struct task *t, struct container *c, bool is_forced)
+{
+	struct task_mutex *held cleanup_unlock = NULL;
+
+	TRY(task_event_wait(t, &c->settled));
+	TRY(task_mutex_lock(t, &c->queue));
+	held = &c->queue;
+	if (c->is_removed || c->state != CONTAINER_RUNNING)
+		return 0;
+	if (is_forced) {
+		TRY(c->sandbox->kind->container_kill_all(t, c->handle));
+		return 1;
+	}
+	TRY(c->sandbox->kind->container_kill(t, c->handle, c->stop_signal));
+	return 1;
+}
+
+static int wait_exited(struct task *t, struct container *c, uint64_t grace_ms)
+{
+	uint64_t old = task_limit_ms(t, grace_ms);
+	int r = task_event_wait(t, &c->exited);
+
+	task_restore_deadline(t, old);
+	return r;
+}
+
+int container_end(struct task *t, struct container *c, uint64_t grace_ms)
+{
+	int r;
+
+	if (grace_ms) {
+		r = send_end(t, c, false);
+		if (r <= 0)
+			return r;
+		r = wait_exited(t, c, grace_ms);
+		if (r != -ERR_DEADLINE)
+			return r;
+		TRY(task_check(t)); /* the caller's own deadline */
+	}
+	r = send_end(t, c, true);
+	if (r <= 0)
+		return r;
+	return task_event_wait(t, &c->exited);
+}
+
+int container_stop(struct task *t, struct node *n, const char *id, uint64_t grace_ms)
+{
+	struct container *c = container_find(n, id);
+	int r;
+
+	if (!c)
+		return 0;
+	container_ref(c);
+	r = container_end(t, c, grace_ms);
+	container_unref(c);
+	return r;
+}
+
+/* A handle from the spec and what was recorded; no record is enough to remove what bears the id. */
+static int recover_handle(struct task *t, struct container *c, const void *record, size_t size)
+{
+	struct arena *arena CLEANUP(cleanup_arena_fn) = NULL;
+	struct container_spec spec = {0};
+
+	if (c->handle)
+		return 0;
+	arena = arena_new(TASK_ARENA_CAP);
+	TRY(container_make_spec(arena, c, &spec, &t->err));
+	return c->sandbox->kind->container_recover(t, c->sandbox->handle, &spec, record, size,
+						   &c->handle);
+}
+
+int container_adopt(struct task *t, struct container *c, const struct buf *record)
+{
+	TRY(recover_handle(t, c, record->data, record->length));
+	if (c->state != CONTAINER_RUNNING)
+		return 0;
+	/* without its pipes it still runs, and still ends */
+	if (container_reopen_io(t, c) < 0)
+		log_error("container %s: output from before is lost: %s", c->id, t->err.text);
+	if (c->sandbox->kind->container_life(c->handle) == LIFE_EXITED)
+		node_container_exited(c->node, c->id);
+	return 0;
+}
+
+int container_teardown(struct task *t, struct container *c)
+{
+	TRY(container_set_state(t, c, CONTAINER_REMOVING));
+	TRY(recover_handle(t, c, NULL, 0));
+	TRY(c->sandbox->kind->container_remove(t, c->handle));
+	container_drop_io(t, c);
+	TRY(fs_remove_tree(t, c->node->states_fd, c->id));
+	TRY(fs_remove_tree(t, c->node->roots_fd, c->id));
+	TRY(store_container_delete(t, c->node->store, c->id));
+	image_release(c->node->images, c->id);
+	container_leave(c);
+	return 0;
+}
+
+int container_remove(struct task *t, struct node *n, const char *id)
+{
+	struct container *c = container_find(n, id);
+	struct container *held cleanup_container = NULL;
+	int r;
+
+	if (!c)
+		return 0;
+	container_ref(c);
+	r = container_end(t, c, 0);
+	if (r == 0)
+		r = container_acquire(t, n, c->id, &held);
+	container_unref(c);
+	if (r == -ERR_NOT_FOUND)
+		return 0;
+	TRY(r);
+	return container_teardown(t, held);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node: every sandbox and container that this server answers for, in memory, and what their
+ * operations need. The store holds the same durably; a reply follows its commit.
+ *
+ * Ownership: the maps hold one reference on each object until it is removed; a task that works on
+ * one holds another (…_acquire), since it may wait while the object goes. Everything is the loop
+ * thread's.
+ *
+ * Order: an object's operations take its queue, a sandbox's before those of its containers; nobody
+ * keeps a queue while it waits for a container to end, since the end takes the queue itself.
+ *
+ * The front end (cri/) gives configurations as bytes; the node keeps them as it received them, and
+ * asks the front end for their meaning.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "io/base/cleanup.h"
+#include "io/base/map.h"
+#include "io/container_io.h"
+#include "io/task.h"
+#include "sandbox/sandboxer.h"
+#include "store/image/image.h"
+
+struct store;
+struct fdstore;
+struct node;
+
+#define ID_SIZE 65 /* 64 hex digits and NUL */
+
+/* Durable (store rows hold the numbers): append only. */
+enum sandbox_state {
+	SANDBOX_CREATING = 0, /* the intent; a restart undoes it */
+	SANDBOX_READY = 1,
+	SANDBOX_NOTREADY = 2,
+	SANDBOX_REMOVING = 3, /* the intent; a restart finishes it */
+};
+
+enum container_state {
+	CONTAINER_CREATING = 0,
+	CONTAINER_CREATED = 1,
+	CONTAINER_RUNNING = 2,
+	CONTAINER_EXITED = 3,
+	CONTAINER_REMOVING = 4,
+};
+
+struct sandbox {
+	struct node *node;
+	char id[ID_SIZE];
+	enum sandbox_state state;
+	const struct sandboxer *kind;
+	char *handler; /* of the request: "" is the default one */
+	char *name;    /* the key that must be unique among sandboxes */
+	struct buf config_bytes;
+	void *config; /* the front end's view of the bytes */
+	void *handle; /* the kind's; NULL before create and after a failed recovery */
+	char *dir;    /* STATE/sandboxes/<id> */
+	int64_t created_at;
+	struct task_mutex queue;
+	struct task_event settled; /* recovery has looked at it */
+	struct list containers;	   /* struct container, node_in_sandbox */
+	bool is_removed;
+	int refs;
+};
+
+struct container {
+	struct node *node;
+	struct sandbox *sandbox;
+	struct list node_in_sandbox;
+	char id[ID_SIZE];
+	enum container_state state;
+	char *name; /* the key that must be unique among the containers of all sandboxes */
+	struct buf config_bytes;
+	void *config;
+	void *handle;
+	struct container_io *io; /* NULL when nothing is to be logged (any more) */
+	int stdin_fd;		 /* our end of its stdin, −1 */
+	char *state_dir;	 /* STATE/containers/<id>: FIFOs and spools */
+	char *root_dir;		 /* ROOT/containers/<id>: the overlay's upper and work */
+	char *log_path;		 /* absolute; NULL: output is dropped */
+	char *image_id, *image_ref;
+	int64_t created_at, started_at, finished_at;
+	int exit_code;
+	int stop_signal; /* these three from its spec, once that was made */
+	bool has_tty, has_stdin;
+	char *reason, *message;
+	struct task_mutex queue;
+	struct task_event settled;
+	struct task_event exited; /* set once it is EXITED and that is durable */
+	struct io_position position;
+	bool has_position;
+	bool is_removed;
+	int refs;
+};
+
+/* The meaning of configurations. All functions are pure; arenas live as long as the specs made. */
+struct front_end {
+	/* NULL with err set when the bytes are damaged. */
+	void *(*sandbox_decode)(const void *bytes, size_t size, struct error *err);
+	void (*sandbox_free)(void *config);
+	int (*sandbox_spec)(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,
+			    struct error *err);
+	void *(*container_decode)(const void *bytes, size_t size, struct error *err);
+	void (*container_free)(void *config);
+	/* Its name within the sandbox, malloc'ed. */
+	char *(*container_name)(const void *config);
+	int (*container_spec)(struct arena *arena, const struct container *c,
+			      const struct image *image, struct container_spec *ret,
+			      struct error *err);
+	/* The pod's files that its containers get to see: written to sb->dir. */
+	int (*sandbox_files)(const struct sandbox *sb, struct error *err);
+};
+
+struct node {
+	struct loop *loop;
+	const struct front_end *front;
+	struct store *store;
+	struct image_store *images;
+	struct pins *pins;
+	struct fdstore *fdstore;
+	struct sandboxer_env env;
+	char *root_dir, *state_dir; /* absolute */
+	/* ROOT/containers, STATE/containers, STATE/sandboxes: a directory for each object, by id */
+	int roots_fd, states_fd, sandboxes_fd;
+	size_t pipe_size; /* of a container's stdout and stderr, bytes */
+	struct map sandboxes, containers;
+	struct map sandbox_names, container_names;
+	struct reconcile *reconcile; /* intents of an earlier life, until they are seen to */
+	size_t unsettled;	     /* sandboxes that recovery has not seen yet */
+	struct map records; /* id → struct buf: kinds' records, between load and recovery */
+	bool is_rebooted;   /* the rows are of an earlier boot */
+};
+
+/* Fills env from the other members, for the kinds' init. */
+void node_set_env(struct node *n);
+/* Opens the state of an earlier life, without touching the world: then the socket can answer. */
+int node_load(struct node *n, struct error *err);
+/* Starts a task for each object that brings it and the world in line. */
+void node_reconcile(struct node *n);
+/* Frees memory; the world stays as it is. */
+void node_done(struct node *n);
+
+/* By id or unambiguous prefix, without a reference; NULL when there is none. */
+struct sandbox *sandbox_find(struct node *n, const char *id);
+struct container *container_find(struct node *n, const char *id);
+/* Finds, waits until settled, takes a reference and the queue. ERR_NOT_FOUND when there is none. */
+int sandbox_acquire(struct task *t, struct node *n, const char *id, struct sandbox **ret);
+int container_acquire(struct task *t, struct node *n, const char *id, struct container **ret);
+void sandbox_release(struct sandbox *sb);
+void container_release(struct container *c);
+struct sandbox *sandbox_ref(struct sandbox *sb);
+void sandbox_unref(struct sandbox *sb);
+struct container *container_ref(struct container *c);
+void container_unref(struct container *c);
+
+static inline void cleanup_sandbox_fn(struct sandbox **sb)
+{
+	if (*sb)
+		sandbox_release(*sb);
+}
+
+static inline void cleanup_container_fn(struct container **c)
+{
+	if (*c)
+		container_release(*c);
+}
+
+#define cleanup_sandbox CLEANUP(cleanup_sandbox_fn)
+#define cleanup_container CLEANUP(cleanup_container_fn)
+
+/* What the front end asks for; see the CRI calls of the same names for the meaning. */
+struct sandbox_request {
+	const char *name; /* unique key */
+	const char *handler;
+	const void *config;
+	size_t config_size;
+};
+
+struct container_request {
+	const char *sandbox_id;
+	const char *name; /* unique within the sandbox */
+	const char *image;
+	const char *log_path; /* absolute or NULL */
+	const void *config;
+	size_t config_size;
+};
+
+/* A repeated request joins the running one and gets its id. ret_id has ID_SIZE bytes. */
+int sandbox_run(struct task *t, struct node *n, const struct sandbox_request *request,
+		char *ret_id);
+/* Both succeed for what is gone. */
+int sandbox_stop(struct task *t, struct node *n, const char *id);
+int sandbox_remove(struct task *t, struct node *n, const char *id);
+
+int container_create(struct task *t, struct node *n, const struct container_request *request,
+		     char *ret_id);
+int container_start(struct task *t, struct node *n, const char *id);
+/* The stop signal, then after grace_ms SIGKILL for all of it. */
+int container_stop(struct task *t, struct node *n, const char *id, uint64_t grace_ms);
+int container_remove(struct task *t, struct node *n, const char *id);
+int container_reopen_log(struct task *t, struct node *n, const char *id);
+
+struct exec_result {
+	struct buf out, err; /* the caller frees them */
+	int exit_code;
+};
+
+/* Runs argv to its end; timeout_ms 0 means none. */
+int container_exec_sync(struct task *t, struct node *n, const char *id,
+			const struct string_list *argv, uint64_t timeout_ms,
+			struct exec_result *ret);

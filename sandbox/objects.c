@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sandboxes and containers as objects: references, lookup, the doors to their states. Peculiar: a
+ * change of state becomes visible only after its commit, so that no list shows what a crash could
+ * take back.
+ */
+#include "sandbox/priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "io/base/alloc.h"
+#include "store/containers.h"
+#include "store/sandboxes.h"
+
+int64_t realtime_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void make_id(char *id)
+{
+	static const char digits[] = "0123456789abcdef";
+	unsigned char bytes[(ID_SIZE - 1) / 2];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+		abort();
+	for (size_t i = 0; i < sizeof(bytes); i++) {
+		id[2 * i] = digits[bytes[i] >> 4];
+		id[2 * i + 1] = digits[bytes[i] & 15];
+	}
+	id[ID_SIZE - 1] = 0;
+}
+
+struct sandbox *sandbox_new(struct node *n, const char *id)
+{
+	struct sandbox *sb = xnew(struct sandbox);
+
+	sb->node = n;
+	if (id)
+		memcpy(sb->id, id, ID_SIZE - 1);
+	else
+		make_id(sb->id);
+	sb->dir = xasprintf("%s/sandboxes/%s", n->state_dir, sb->id);
+	sb->created_at = realtime_ns();
+	task_mutex_init(&sb->queue);
+	task_event_init(&sb->settled);
+	list_init(&sb->containers);
+	sb->refs = 1;
+	return sb;
+}
+
+struct sandbox *sandbox_ref(struct sandbox *sb)
+{
+	sb->refs++;
+	return sb;
+}
+
+void sandbox_unref(struct sandbox *sb)
+{
+	if (!sb || --sb->refs)
+		return;
+	if (sb->handle)
+		sb->kind->sandbox_forget(sb->handle);
+	if (sb->config)
+		sb->node->front->sandbox_free(sb->config);
+	buf_done(&sb->config_bytes);
+	free(sb->handler);
+	free(sb->name);
+	free(sb->dir);
+	free(sb);
+}
+
+struct container *container_new(struct node *n, struct sandbox *sb, const char *id)
+{
+	struct container *c = xnew(struct container);
+
+	c->node = n;
+	c->sandbox = sandbox_ref(sb);
+	list_init(&c->node_in_sandbox);
+	if (id)
+		memcpy(c->id, id, ID_SIZE - 1);
+	else
+		make_id(c->id);
+	c->state_dir = xasprintf("%s/containers/%s", n->state_dir, c->id);
+	c->root_dir = xasprintf("%s/containers/%s", n->root_dir, c->id);
+	c->stdin_fd = -1;
+	c->created_at = realtime_ns();
+	task_mutex_init(&c->queue);
+	task_event_init(&c->settled);
+	task_event_init(&c->exited);
+	c->refs = 1;
+	return c;
+}
+
+struct container *container_ref(struct container *c)
+{
+	c->refs++;
+	return c;
+}
+
+void container_unref(struct container *c)
+{
+	if (!c || --c->refs)
+		return;
+	if (c->io)
+		container_io_free(c->io);
+	if (c->handle)
+		c->sandbox->kind->container_forget(c->handle);
+	if (c->config)
+		c->node->front->container_free(c->config);
+	close_fd(c->stdin_fd);
+	buf_done(&c->config_bytes);
+	free(c->name);
+	free(c->state_dir);
+	free(c->root_dir);
+	free(c->log_path);
+	free(c->image_id);
+	free(c->image_ref);
+	free(c->reason);
+	free(c->message);
+	sandbox_unref(c->sandbox);
+	free(c);
+}
+
+void sandbox_enter(struct sandbox *sb)
+{
+	map_put(&sb->node->sandboxes, sb->id, sandbox_ref(sb));
+	map_put(&sb->node->sandbox_names, sb->name, sb);
+}
+
+void sandbox_leave(struct sandbox *sb)
+{
+	if (sb->is_removed)
+		return;
+	sb->is_removed = true;
+	map_remove(&sb->node->sandboxes, sb->id);
+	if (map_get(&sb->node->sandbox_names, sb->name) == sb)
+		map_remove(&sb->node->sandbox_names, sb->name);
+	sandbox_unref(sb);
+}
+
+void container_enter(struct container *c)
+{
+	map_put(&c->node->containers, c->id, container_ref(c));
+	map_put(&c->node->container_names, c->name, c);
+	list_append(&c->sandbox->containers, &c->node_in_sandbox);
+}
+
+void container_leave(struct container *c)
+{
+	if (c->is_removed)
+		return;
+	c->is_removed = true;
+	map_remove(&c->node->containers, c->id);
+	if (map_get(&c->node->container_names, c->name) == c)
+		map_remove(&c->node->container_names, c->name);
+	list_remove(&c->node_in_sandbox);
+	container_unref(c);
+}
+
+/* The one object whose id begins with prefix; a whole id costs one probe of the map. */
+static void *find(const struct map *m, const char *id)
+{
+	size_t n = strlen(id), matches = 0;
+	void *found = map_get(m, id);
+
+	if (found || n == 0 || n >= ID_SIZE - 1)
+		return found;
+	map_for_each(slot, m) {
+		if (strncmp(slot->key, id, n))
+			continue;
+		found = slot->value;
+		matches++;
+	}
+	return matches == 1 ? found : NULL;
+}
+
+struct sandbox *sandbox_find(struct node *n, const char *id)
+{
+	return find(&n->sandboxes, id);
+}
+
+struct container *container_find(struct node *n, const char *id)
+{
+	return find(&n->containers, id);
+}
+
+static int not_found(struct task *t, const char *what, const char *id)
+{
+	return error_set(&t->err, ERR_NOT_FOUND, "%s %.80s: there is none with this id", what, id);
+}
+
+int sandbox_acquire(struct task *t, struct node *n, const char *id, struct sandbox **ret)
+{
+	struct sandbox *sb = sandbox_find(n, id);
+	int r;
+
+	if (!sb)
+		return not_found(t, "sandbox", id);
+	sandbox_ref(sb);
+	r = task_event_wait(t, &sb->settled);
+	if (r == 0)
+		r = task_mutex_lock(t, &sb->queue);
+	if (r < 0) {
+		error_wrap(&t->err, "wait for sandbox %s", sb->id);
+		sandbox_unref(sb);
+		return r;
+	}
+	if (sb->is_removed) {
+		sandbox_release(sb);
+		return not_found(t, "sandbox", id);
+	}
+	*ret = sb;
+	return 0;
+}
+
+int container_acquire(struct task *t, struct node *n, const char *id, struct container **ret)
+{
+	struct container *c = container_find(n, id);
+	int r;
+
+	if (!c)
+		return not_found(t, "container", id);
+	container_ref(c);
+	r = task_event_wait(t, &c->settled);
+	if (r == 0)
+		r = task_mutex_lock(t, &c->queue);
+	if (r < 0) {
+		error_wrap(&t->err, "wait for container %s", c->id);
+		container_unref(c);
+		return r;
+	}
+	if (c->is_removed) {
+		container_release(c);
+		return not_found(t, "container", id);
+	}
+	*ret = c;
+	return 0;
+}
+
+void sandbox_release(struct sandbox *sb)
+{
+	task_mutex_unlock(&sb->queue);
+	sandbox_unref(sb);
+}
+
+void container_release(struct container *c)
+{
+	task_mutex_unlock(&c->queue);
+	container_unref(c);
+}
+
+/* Writes the row as it will be in that state. */
+static int write_sandbox(struct task *t, struct sandbox *sb, enum sandbox_state state)
+{
+	struct sandbox_row row = {
+		.id = sb->id,
+		.state = (int)state,
+		.kind = sb->kind->name,
+		.handler = sb->handler,
+		.name = sb->name,
+		.config = sb->config_bytes.data,
+		.config_size = sb->config_bytes.length,
+		.created_at = sb->created_at,
+	};
+	struct buf record = {0};
+	int r;
+
+	if (sb->handle)
+		sb->kind->sandbox_record(sb->handle, &record);
+	row.record = record.data;
+	row.record_size = record.length;
+	r = store_sandbox_put(t, sb->node->store, &row);
+	buf_done(&record);
+	return r;
+}
+
+/* Writes the row as it will be in that state. */
+static int write_container(struct task *t, struct container *c, enum container_state state)
+{
+	struct container_row row = {
+		.id = c->id,
+		.sandbox_id = c->sandbox->id,
+		.state = (int)state,
+		.config = c->config_bytes.data,
+		.config_size = c->config_bytes.length,
+		.image_id = c->image_id,
+		.image_ref = c->image_ref,
+		.log_path = c->log_path,
+		.created_at = c->created_at,
+		.started_at = c->started_at,
+		.finished_at = c->finished_at,
+		.exit_code = c->exit_code,
+		.reason = c->reason,
+		.message = c->message,
+	};
+	struct buf record = {0};
+	int r;
+
+	if (c->handle)
+		c->sandbox->kind->container_record(c->handle, &record);
+	row.record = record.data;
+	row.record_size = record.length;
+	r = store_container_put(t, c->node->store, &row);
+	buf_done(&record);
+	return r;
+}
+
+int sandbox_insert(struct task *t, struct sandbox *sb)
+{
+	return write_sandbox(t, sb, SANDBOX_CREATING);
+}
+
+int container_insert(struct task *t, struct container *c)
+{
+	return write_container(t, c, CONTAINER_CREATING);
+}
+
+static const unsigned sandbox_next[] = {
+	[SANDBOX_CREATING] = 1u << SANDBOX_READY | 1u << SANDBOX_REMOVING,
+	[SANDBOX_READY] = 1u << SANDBOX_NOTREADY | 1u << SANDBOX_REMOVING,
+	[SANDBOX_NOTREADY] = 1u << SANDBOX_REMOVING,
+	[SANDBOX_REMOVING] = 0,
+};
+
+static const unsigned container_next[] = {
+	[CONTAINER_CREATING] = 1u << CONTAINER_CREATED | 1u << CONTAINER_REMOVING,
+	/* EXITED without having run: its start failed */
+	[CONTAINER_CREATED] =
+		1u << CONTAINER_RUNNING | 1u << CONTAINER_EXITED | 1u << CONTAINER_REMOVING,
+	[CONTAINER_RUNNING] = 1u << CONTAINER_EXITED,
+	[CONTAINER_EXITED] = 1u << CONTAINER_REMOVING,
+	[CONTAINER_REMOVING] = 0,
+};
+
+int sandbox_set_state(struct task *t, struct sandbox *sb, enum sandbox_state state)
+{
+	enum sandbox_state old = sb->state;
+
+	if (state == old)
+		return 0;
+	if (!(sandbox_next[old] & 1u << state))
+		return error_set(&t->err, ERR_INTERNAL, "sandbox %s: no way from state %d to %d",
+				 sb->id, (int)old, (int)state);
+	TRY(write_sandbox(t, sb, state));
+	sb->state = state;
+	return 0;
+}
+
+int container_set_state(struct task *t, struct container *c, enum container_state state)
+{
+	enum container_state old = c->state;
+
+	if (state == old)
+		return 0;
+	if (!(container_next[old] & 1u << state))
+		return error_set(&t->err, ERR_INTERNAL, "container %s: no way from state %d to %d",
+				 c->id, (int)old, (int)state);
+	TRY(write_container(t, c, state));
+	c->state = state;
+	return 0;
+}

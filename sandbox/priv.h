@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder share: making, persisting and taking down objects. */
+#pragma once
+
+#include "io/fifo.h"
+#include "sandbox/node.h"
+
+/* New objects with one reference, not in the maps; id may be NULL for a random one. */
+struct sandbox *sandbox_new(struct node *n, const char *id);
+struct container *container_new(struct node *n, struct sandbox *sb, const char *id);
+/* Into and out of the maps, which own a reference. */
+void sandbox_enter(struct sandbox *sb);
+void sandbox_leave(struct sandbox *sb);
+void container_enter(struct container *c);
+void container_leave(struct container *c);
+
+/* The one door to a state: checks the transition, makes it durable, then sets it. */
+int sandbox_set_state(struct task *t, struct sandbox *sb, enum sandbox_state state);
+int container_set_state(struct task *t, struct container *c, enum container_state state);
+/* The first row, in state CREATING: the intent. */
+int sandbox_insert(struct task *t, struct sandbox *sb);
+int container_insert(struct task *t, struct container *c);
+
+/* The sandboxer of a RuntimeClass handler, or NULL. */
+const struct sandboxer *node_kind(const struct node *n, const char *handler);
+
+static inline void cleanup_arena_fn(struct arena **a)
+{
+	arena_free(*a);
+}
+/*
+ * The one way down, for failed calls, Remove and recovery alike: idempotent, whatever was made of
+ * the object. The caller holds its queue; on success the object is out of the maps and the store.
+ */
+int sandbox_teardown(struct task *t, struct sandbox *sb);
+int container_teardown(struct task *t, struct container *c);
+/* Ends it if it runs and waits for that. The caller must not hold the queue. */
+int container_end(struct task *t, struct container *c, uint64_t grace_ms);
+
+/* Specs by the front end, in an arena of the caller's. */
+int container_make_spec(struct arena *arena, struct container *c, struct container_spec *ret,
+			struct error *err);
+/*
+ * stdio.c: a container's pipes and the pump to its log. open_pipes makes both ends, gives ours to
+ * the keeper and starts the pump; the caller closes what is left in ends once the container is
+ * born. With a terminal the pump starts by open_terminal, which takes master. reopen_io does it for
+ * one that was started in an earlier life. drain_io returns when all output is logged; drop_io ends
+ * everything.
+ */
+int container_open_pipes(struct task *t, struct container *c, struct fifo_ends *ends);
+int container_open_terminal(struct task *t, struct container *c, struct fifo_ends *ends,
+			    int master);
+int container_reopen_io(struct task *t, struct container *c);
+int container_drain_io(struct task *t, struct container *c);
+void container_drop_io(struct task *t, struct container *c);
+/* Takes a created, running or just ended container of an earlier life back: handle, pump, exit. */
+int container_adopt(struct task *t, struct container *c, const struct buf *record);
+/* exec.c: execs that a restart finds begun are ended. */
+void exec_register(struct node *n);
+/* env->container_exited and env->sandbox_exited. */
+void node_container_exited(void *data, const char *container_id);
+void node_sandbox_exited(void *data, const char *sandbox_id);
+
+int64_t realtime_ns(void);

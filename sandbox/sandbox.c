@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sandbox's life: run, stop, remove. Peculiar: the row in state CREATING or REMOVING is the
+ * intent; a failed run, a remove and recovery all end in sandbox_teardown().
+ */
+#include "sandbox/priv.h"
+
+#include <string.h>
+
+#include "io/base/alloc.h"
+#include "io/base/log.h"
+#include "io/fs.h"
+#include "io/offload.h"
+#include "store/sandboxes.h"
+
+/* Makes STATE/sandboxes/<id> and what the front end puts there, off the loop. */
+struct files_job {
+	struct job job;
+	struct sandbox *sb;
+	const struct front_end *front;
+};
+
+static int files_run(struct job *job, struct error *err)
+{
+	struct files_job *j = container_of(job, struct files_job, job);
+
+	TRY(fs_make_dirs(j->sb->dir, 0711, err));
+	return j->front->sandbox_files(j->sb, err);
+}
+
+static void files_free(struct job *job)
+{
+	free(container_of(job, struct files_job, job));
+}
+
+static int make_files(struct task *t, struct sandbox *sb)
+{
+	struct files_job *j = xnew(struct files_job);
+	int r;
+
+	job_init(&j->job, files_run, files_free);
+	j->sb = sb;
+	j->front = sb->node->front;
+	/* the job reads the sandbox, so the wait must not end before it */
+	task_shield(t, +1);
+	r = offload(t, NULL, &j->job);
+	task_shield(t, -1);
+	job_unref(&j->job);
+	return r;
+}
+
+static int bring_up(struct task *t, struct sandbox *sb)
+{
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
+	struct sandbox_spec spec = {0};
+
+	TRY(sb->node->front->sandbox_spec(arena, sb, &spec, &t->err));
+	TRY(make_files(t, sb));
+	TRY(sb->kind->sandbox_create(t, &spec, &sb->handle));
+	return sandbox_set_state(t, sb, SANDBOX_READY);
+}
+
+static int undo(struct task *t, struct sandbox *sb, int result)
+{
+	struct error cause = t->err;
+
+	task_shield(t, +1);
+	if (sandbox_teardown(t, sb) < 0)
+		log_warning("sandbox %s could not be undone and stays: %s", sb->id, t->err.text);
+	task_shield(t, -1);
+	t->err = cause;
+	return result;
+}
+
+/* A request for a name that is there: joins it while it is being made, and is a repetition of it
+ * when the configuration is the same. 1 when answered. */
+static int join_existing(struct task *t, struct node *n, const struct sandbox_request *request,
+			 char *ret_id)
+{
+	struct sandbox *existing = map_get(&n->sandbox_names, request->name);
+	struct sandbox *sb cleanup_sandbox = NULL;
+	int r;
+
+	if (!existing)
+		return 0;
+	r = sandbox_acquire(t, n, existing->id, &sb);
+	if (r == -ERR_NOT_FOUND)
+		return 0; /* its creation failed meanwhile: this request makes a new one */
+	TRY(r);
+	if (sb->state != SANDBOX_READY || sb->config_bytes.length != request->config_size ||
+	    memcmp(sb->config_bytes.data, request->config, request->config_size))
+		return error_set(&t->err, ERR_EXISTS,
+				 "sandbox %s: the name is taken by %s; remove that one or use "
+				 "another attempt",
+				 request->name, sb->id);
+	memcpy(ret_id, sb->id, ID_SIZE);
+	return 1;
+}
+
+static int begin(struct task *t, struct node *n, const struct sandbox_request *request,
+		 const struct sandboxer *kind, struct sandbox **ret)
+{
+	struct sandbox *sb = sandbox_new(n, NULL);
+	int r;
+
+	sb->kind = kind;
+	sb->state = SANDBOX_CREATING;
+	sb->handler = xstrdup(request->handler);
+	sb->name = xstrdup(request->name);
+	buf_append(&sb->config_bytes, request->config, request->config_size);
+	sb->config = n->front->sandbox_decode(request->config, request->config_size, &t->err);
+	if (!sb->config) {
+		sandbox_unref(sb);
+		return -(int)t->err.code;
+	}
+	task_event_set(&sb->settled);
+	r = task_mutex_lock(t, &sb->queue);
+	if (r < 0) {
+		sandbox_unref(sb);
+		return r;
+	}
+	/* the name is taken from here on, so that a repetition waits in the queue */
+	sandbox_enter(sb);
+	*ret = sb;
+	return 0;
+}
+
+int sandbox_run(struct task *t, struct node *n, const struct sandbox_request *request, char *ret_id)
+{
+	const struct sandboxer *kind = node_kind(n, request->handler);
+	struct sandbox *sb cleanup_sandbox = NULL;
+	int r;
+
+	if (!kind)
+		return error_set(&t->err, ERR_INVALID,
+				 "runtime handler \"%.80s\": not configured on this node",
+				 request->handler);
+	r = join_existing(t, n, request, ret_id);
+	if (r)
+		return r < 0 ? r : 0;
+	TRY(begin(t, n, request, kind, &sb));
+	r = sandbox_insert(t, sb);
+	if (r == 0)
+		r = bring_up(t, sb);
+	if (r < 0)
+		return undo(t, sb, r);
+	memcpy(ret_id, sb->id, ID_SIZE);
+	return 0;
+}
+
+/* One after the other, and all of them whatever becomes of the first: each is a SIGKILL to its
+ * cgroup and a wait of a millisecond. */
+static int end_containers(struct task *t, struct sandbox *sb)
+{
+	struct error first = {0};
+	struct container **all;
+	size_t count = 0;
+
+	list_for_each(c, &sb->containers, struct container, node_in_sandbox)
+		count++;
+	all = arena_new_array(t->arena, struct container *, count);
+	count = 0;
+	list_for_each(c, &sb->containers, struct container, node_in_sandbox)
+		all[count++] = container_ref(c);
+	for (size_t i = 0; i < count; i++) {
+		if (container_end(t, all[i], 0) < 0 && !first.code)
+			first = t->err;
+		container_unref(all[i]);
+	}
+	return first.code ? error_copy(&t->err, &first) : 0;
+}
+
+static int stop_acquired(struct task *t, struct sandbox *sb)
+{
+	/* first NOTREADY, so that no start slips in behind the walk */
+	if (sb->state == SANDBOX_READY)
+		TRY(sandbox_set_state(t, sb, SANDBOX_NOTREADY));
+	TRY(end_containers(t, sb));
+	return sb->handle ? sb->kind->sandbox_stop(t, sb->handle) : 0;
+}
+
+int sandbox_stop(struct task *t, struct node *n, const char *id)
+{
+	struct sandbox *sb cleanup_sandbox = NULL;
+	int r = sandbox_acquire(t, n, id, &sb);
+
+	if (r == -ERR_NOT_FOUND)
+		return 0;
+	TRY(r);
+	return stop_acquired(t, sb);
+}
+
+/* Its queue is taken in between, so it may be gone when we have it. */
+static int teardown_container(struct task *t, struct container *c)
+{
+	int r;
+
+	TRY(container_end(t, c, 0));
+	TRY(task_mutex_lock(t, &c->queue));
+	r = c->is_removed ? 0 : container_teardown(t, c);
+	task_mutex_unlock(&c->queue);
+	return r;
+}
+
+/* A create that failed, or a recovery that did, left no handle; one without a record is enough to
+ * remove whatever bears the id. */
+static int ensure_handle(struct task *t, struct sandbox *sb)
+{
+	struct arena *arena CLEANUP(cleanup_arena_fn) = NULL;
+	struct sandbox_spec spec = {0};
+
+	if (sb->handle)
+		return 0;
+	arena = arena_new(TASK_ARENA_CAP);
+	TRY(sb->node->front->sandbox_spec(arena, sb, &spec, &t->err));
+	return sb->kind->sandbox_recover(t, &spec, NULL, 0, &sb->handle);
+}
+
+int sandbox_teardown(struct task *t, struct sandbox *sb)
+{
+	TRY(sandbox_set_state(t, sb, SANDBOX_REMOVING));
+	while (!list_is_empty(&sb->containers)) {
+		struct container *c =
+			container_of(sb->containers.next, struct container, node_in_sandbox);
+		int r;
+
+		container_ref(c);
+		r = teardown_container(t, c);
+		container_unref(c);
+		TRY(r);
+	}
+	TRY(ensure_handle(t, sb));
+	TRY(sb->kind->sandbox_remove(t, sb->handle));
+	TRY(fs_remove_tree(t, sb->node->sandboxes_fd, sb->id));
+	TRY(store_sandbox_delete(t, sb->node->store, sb->id));
+	sandbox_leave(sb);
+	return 0;
+}
+
+int sandbox_remove(struct task *t, struct node *n, const char *id)
+{
+	struct sandbox *sb cleanup_sandbox = NULL;
+	int r = sandbox_acquire(t, n, id, &sb);
+
+	if (r == -ERR_NOT_FOUND)
+		return 0;
+	TRY(r);
+	if (sb->state != SANDBOX_REMOVING)
+		TRY(stop_acquired(t, sb));
+	return sandbox_teardown(t, sb);
+}
+
+/* What held the sandbox up is gone: no container can be added, those that were in it end by
+ * themselves. */
+static void exited_main(struct task *t, void *arg)
+{
+	struct sandbox *unlocked = arg, *sb cleanup_sandbox = NULL;
+	int r = sandbox_acquire(t, unlocked->node, unlocked->id, &sb);
+
+	sandbox_unref(unlocked);
+	if (r == 0 && sb->state == SANDBOX_READY)
+		r = sandbox_set_state(t, sb, SANDBOX_NOTREADY);
+	if (r < 0 && r != -ERR_NOT_FOUND)
+		log_error("sandbox ended, but: %s", t->err.text);
+}
+
+void node_sandbox_exited(void *data, const char *sandbox_id)
+{
+	struct node *n = data;
+	struct sandbox *sb = map_get(&n->sandboxes, sandbox_id);
+
+	if (!sb)
+		return;
+	log_warning("sandbox %s: its first process ended", sandbox_id);
+	task_start(n->loop, "sandbox exit", exited_main, sandbox_ref(sb));
+}
