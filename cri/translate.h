@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The meaning of CRI configurations: struct front_end for the node, and the checks that a request
+ * must pass. What has no effect here is refused with ERR_INVALID (or ERR_UNIMPLEMENTED) that names
+ * the field; nothing is silently ignored but what the API calls informative.
+ */
+#pragma once
+
+#include "cri/proto/cri.pb-c.h"
+#include "sandbox/node.h"
+
+extern const struct front_end cri_front_end;
+
+/* Checks a request's sandbox configuration and makes its unique name: "name_namespace_uid_attempt".
+ */
+int translate_check_sandbox(const Runtime__V1__PodSandboxConfig *config, struct error *err);
+char *translate_sandbox_name(const Runtime__V1__PodSandboxMetadata *m);
+int translate_check_container(const Runtime__V1__ContainerConfig *config, struct error *err);
+
+static inline Runtime__V1__PodSandboxConfig *sandbox_config(const struct sandbox *sb)
+{
+	return sb->config;
+}
+
+static inline Runtime__V1__ContainerConfig *container_config(const struct container *c)
+{
+	return c->config;
+}
+
+/* Signal of the CRI's enum, 0 for the default; and back from a number, for the status. */
+int translate_signal(Runtime__V1__Signal signal);
+Runtime__V1__Signal translate_signal_back(int number);
+/* "SIGTERM", "TERM", "15", "SIGRTMIN+3" (an image's StopSignal); 0 when it is none. */
+int translate_signal_name(const char *name);

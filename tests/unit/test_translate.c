@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CRI configurations into specs: what an image gives, what the configuration overrides, what is
+ * refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <signal.h>
+#include <cmocka.h>
+
+#include "cri/canonical.h"
+#include "cri/translate.h"
+#include "sandbox/linux/caps.h"
+
+static const char *env_items[] = {"PATH=/bin", "A=image", "no equals sign"};
+static const char *entry_items[] = {"/entry"};
+static const char *cmd_items[] = {"one", "two"};
+static const char *layer_items[] = {"/layer"};
+
+/* A pod and a container of an image that has everything, as a test's ground. */
+struct ground {
+	struct arena *arena;
+	struct error err;
+	struct image image;
+	struct sandbox sb;
+	struct container c;
+	struct sandbox_spec pod;
+	struct container_spec spec;
+	Runtime__V1__PodSandboxMetadata pod_name;
+	Runtime__V1__PodSandboxConfig pod_config;
+	Runtime__V1__ContainerMetadata name;
+	Runtime__V1__ImageSpec image_spec;
+	Runtime__V1__ContainerConfig config;
+	Runtime__V1__LinuxContainerConfig linux_config;
+	Runtime__V1__LinuxContainerSecurityContext security;
+};
+
+static int setup(void **state)
+{
+	struct ground *g = calloc(1, sizeof(*g));
+
+	g->arena = arena_new(1 << 20);
+	g->image.config.env = (struct string_list){env_items, 3};
+	g->image.config.entrypoint = (struct string_list){entry_items, 1};
+	g->image.config.cmd = (struct string_list){cmd_items, 2};
+	g->image.config.user = "www:staff";
+	g->image.config.stop_signal = "SIGQUIT";
+	g->image.layers = (struct string_list){layer_items, 1};
+	g->pod_name = (Runtime__V1__PodSandboxMetadata)RUNTIME__V1__POD_SANDBOX_METADATA__INIT;
+	g->pod_name.name = (char *)"pod";
+	g->pod_config = (Runtime__V1__PodSandboxConfig)RUNTIME__V1__POD_SANDBOX_CONFIG__INIT;
+	g->pod_config.metadata = &g->pod_name;
+	g->name = (Runtime__V1__ContainerMetadata)RUNTIME__V1__CONTAINER_METADATA__INIT;
+	g->name.name = (char *)"c";
+	g->image_spec = (Runtime__V1__ImageSpec)RUNTIME__V1__IMAGE_SPEC__INIT;
+	g->image_spec.image = (char *)"busybox";
+	g->config = (Runtime__V1__ContainerConfig)RUNTIME__V1__CONTAINER_CONFIG__INIT;
+	g->config.metadata = &g->name;
+	g->config.image = &g->image_spec;
+	g->linux_config =
+		(Runtime__V1__LinuxContainerConfig)RUNTIME__V1__LINUX_CONTAINER_CONFIG__INIT;
+	g->security = (Runtime__V1__LinuxContainerSecurityContext)
+		RUNTIME__V1__LINUX_CONTAINER_SECURITY_CONTEXT__INIT;
+	g->linux_config.security_context = &g->security;
+	strcpy(g->sb.id, "ab");
+	g->sb.dir = (char *)"/state/sandboxes/ab";
+	g->sb.config = &g->pod_config;
+	g->c.sandbox = &g->sb;
+	g->c.config = &g->config;
+	*state = g;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct ground *g = *state;
+
+	arena_free(g->arena);
+	free(g);
+	return 0;
+}
+
+static int translate(struct ground *g)
+{
+	int r = translate_check_container(&g->config, &g->err);
+
+	memset(&g->spec, 0, sizeof(g->spec));
+	if (r < 0)
+		return r;
+	return cri_front_end.container_spec(g->arena, &g->c, &g->image, &g->spec, &g->err);
+}
+
+static bool has_env(const struct ground *g, const char *wanted)
+{
+	for (size_t i = 0; i < g->spec.envp.count; i++)
+		if (!strcmp(g->spec.envp.items[i], wanted))
+			return true;
+	return false;
+}
+
+static void nothing_given_means_the_image_and_defaults(void **state)
+{
+	struct ground *g = *state;
+
+	assert_int_equal(translate(g), 0);
+	assert_int_equal(g->spec.argv.count, 3);
+	assert_string_equal(g->spec.argv.items[0], "/entry");
+	assert_string_equal(g->spec.argv.items[2], "two");
+	assert_true(has_env(g, "PATH=/bin"));
+	assert_int_equal(g->spec.envp.count, 2);
+	assert_string_equal(g->spec.user.user, "www");
+	assert_string_equal(g->spec.user.group, "staff");
+	assert_int_equal(g->spec.stop_signal, SIGQUIT);
+	assert_int_equal(g->spec.seccomp, SECCOMP_RUNTIME_DEFAULT);
+	assert_int_equal(g->spec.capabilities, caps_default);
+	assert_true(g->spec.masked_paths.count > 5);
+	assert_int_equal(g->spec.mount_count, 3);
+	assert_string_equal(g->spec.mounts[2].source, "/state/sandboxes/ab/resolv.conf");
+}
+
+static void command_replaces_entrypoint_and_cmd(void **state)
+{
+	struct ground *g = *state;
+	char *command[] = {(char *)"sh"}, *args[] = {(char *)"-c"};
+
+	g->config.command = command;
+	g->config.n_command = 1;
+	assert_int_equal(translate(g), 0);
+	assert_int_equal(g->spec.argv.count, 1);
+	g->config.n_command = 0;
+	g->config.args = args;
+	g->config.n_args = 1;
+	assert_int_equal(translate(g), 0);
+	assert_int_equal(g->spec.argv.count, 2);
+	assert_string_equal(g->spec.argv.items[0], "/entry");
+	assert_string_equal(g->spec.argv.items[1], "-c");
+	g->image.config.entrypoint.count = 0;
+	g->config.n_args = 0;
+	g->image.config.cmd.count = 0;
+	assert_int_equal(translate(g), -ERR_INVALID);
+}
+
+static void envs_override_and_are_checked(void **state)
+{
+	struct ground *g = *state;
+	Runtime__V1__KeyValue e = RUNTIME__V1__KEY_VALUE__INIT, *list = &e;
+
+	e.key = (char *)"A";
+	e.value.data = (uint8_t *)"mine";
+	e.value.len = 4;
+	g->config.envs = &list;
+	g->config.n_envs = 1;
+	g->pod_config.hostname = (char *)"host";
+	assert_int_equal(translate(g), 0);
+	assert_true(has_env(g, "A=mine"));
+	assert_false(has_env(g, "A=image"));
+	assert_true(has_env(g, "HOSTNAME=host"));
+	e.value.data = (uint8_t *)"a\0b";
+	e.value.len = 3;
+	assert_int_equal(translate(g), -ERR_INVALID);
+	e.value.len = 1;
+	e.key = (char *)"A=B";
+	assert_int_equal(translate(g), -ERR_INVALID);
+}
+
+static void an_empty_context_is_taken_at_its_word(void **state)
+{
+	struct ground *g = *state;
+
+	g->config.linux = &g->linux_config;
+	assert_int_equal(translate(g), 0);
+	assert_int_equal(g->spec.masked_paths.count, 0);
+	assert_int_equal(g->spec.readonly_paths.count, 0);
+	assert_int_equal(g->spec.seccomp, SECCOMP_UNCONFINED);
+	assert_int_equal(g->spec.capabilities, caps_default);
+}
+
+static void run_as_wins_over_the_image(void **state)
+{
+	struct ground *g = *state;
+	Runtime__V1__Int64Value uid = RUNTIME__V1__INT64_VALUE__INIT;
+	Runtime__V1__Int64Value gid = RUNTIME__V1__INT64_VALUE__INIT;
+	int64_t groups[] = {7, -1};
+
+	uid.value = 1000;
+	gid.value = 2000;
+	g->config.linux = &g->linux_config;
+	g->security.run_as_group = &gid;
+	assert_int_equal(translate(g), -ERR_INVALID);
+	g->security.run_as_user = &uid;
+	assert_int_equal(translate(g), 0);
+	assert_string_equal(g->spec.user.user, "1000");
+	assert_string_equal(g->spec.user.group, "2000");
+	g->security.run_as_group = NULL;
+	assert_int_equal(translate(g), 0);
+	assert_null(g->spec.user.group);
+	g->security.supplemental_groups = groups;
+	g->security.n_supplemental_groups = 1;
+	assert_int_equal(translate(g), 0);
+	assert_int_equal(g->spec.user.supplemental.items[0], 7);
+	g->security.n_supplemental_groups = 2;
+	assert_int_equal(translate(g), -ERR_INVALID);
+	g->security.n_supplemental_groups = 0;
+	g->security.run_as_username = (char *)"bob";
+	assert_int_equal(translate(g), -ERR_INVALID);
+}
+
+static void privileged_means_everything(void **state)
+{
+	struct ground *g = *state;
+
+	g->config.linux = &g->linux_config;
+	g->security.privileged = true;
+	assert_int_equal(translate(g), 0);
+	assert_int_equal(g->spec.capabilities, caps_all());
+	assert_int_equal(g->spec.seccomp, SECCOMP_UNCONFINED);
+	assert_true(g->spec.is_privileged);
+}
+
+static void mounts_are_checked_and_hide_the_pods_files(void **state)
+{
+	struct ground *g = *state;
+	Runtime__V1__Mount m = RUNTIME__V1__MOUNT__INIT, *list = &m;
+
+	m.host_path = (char *)"/pods/hosts";
+	m.container_path = (char *)"/etc/hosts";
+	g->config.mounts = &list;
+	g->config.n_mounts = 1;
+	assert_int_equal(translate(g), 0);
+	assert_int_equal(g->spec.mount_count, 3);
+	assert_string_equal(g->spec.mounts[2].source, "/pods/hosts");
+	m.recursive_read_only = true;
+	assert_int_equal(translate(g), -ERR_INVALID);
+	m.readonly = true;
+	assert_int_equal(translate(g), 0);
+	m.propagation = RUNTIME__V1__MOUNT_PROPAGATION__PROPAGATION_BIDIRECTIONAL;
+	assert_int_equal(translate(g), -ERR_INVALID);
+	m.recursive_read_only = false;
+	assert_int_equal(translate(g), 0);
+	assert_int_equal(g->spec.mounts[2].propagation, PROPAGATION_SHARED);
+	m.container_path = (char *)"relative";
+	assert_int_equal(translate(g), -ERR_INVALID);
+}
+
+static void what_cant_be_done_is_refused_by_name(void **state)
+{
+	struct ground *g = *state;
+	Runtime__V1__SecurityProfile p = RUNTIME__V1__SECURITY_PROFILE__INIT;
+
+	p.profile_type = RUNTIME__V1__SECURITY_PROFILE__PROFILE_TYPE__Localhost;
+	g->config.linux = &g->linux_config;
+	g->security.apparmor = &p;
+	assert_int_equal(translate(g), -ERR_UNIMPLEMENTED);
+	assert_non_null(strstr(g->err.text, "apparmor"));
+	g->security.apparmor = NULL;
+	g->security.seccomp = &p;
+	assert_int_equal(translate(g), -ERR_UNIMPLEMENTED);
+	assert_non_null(strstr(g->err.text, "seccomp"));
+}
+
+static void a_pod_without_anything_shares_its_pid_namespace(void **state)
+{
+	struct ground *g = *state;
+
+	assert_int_equal(translate_check_sandbox(&g->pod_config, &g->err), 0);
+	assert_int_equal(cri_front_end.sandbox_spec(g->arena, &g->sb, &g->pod, &g->err), 0);
+	assert_int_equal(g->pod.pid, NS_POD);
+	assert_string_equal(g->pod.cgroup_parent, "/crisp/ab");
+	assert_true(g->pod.has_own_parent);
+	assert_false(g->pod.has_userns);
+	g->pod_name.name = (char *)"";
+	assert_int_equal(translate_check_sandbox(&g->pod_config, &g->err), -ERR_INVALID);
+	g->pod_config.metadata = NULL;
+	assert_int_equal(translate_check_sandbox(&g->pod_config, &g->err), -ERR_INVALID);
+}
+
+static void map_order_does_not_make_another_configuration(void **state)
+{
+	struct ground *g = *state;
+	Runtime__V1__PodSandboxConfig__LabelsEntry a =
+		RUNTIME__V1__POD_SANDBOX_CONFIG__LABELS_ENTRY__INIT;
+	Runtime__V1__PodSandboxConfig__LabelsEntry b = a;
+	Runtime__V1__PodSandboxConfig__LabelsEntry *one[] = {&a, &b}, *other[] = {&b, &a};
+	struct buf x = {0}, y = {0};
+
+	a.key = (char *)"a";
+	b.key = (char *)"b";
+	g->pod_config.n_labels = 2;
+	g->pod_config.labels = one;
+	canonical_pack(&g->pod_config.base, &x);
+	g->pod_config.labels = other;
+	canonical_pack(&g->pod_config.base, &y);
+	assert_int_equal(x.length, y.length);
+	assert_memory_equal(x.data, y.data, x.length);
+	buf_done(&x);
+	buf_done(&y);
+}
+
+static void signals_by_every_name(void **state)
+{
+	assert_int_equal(translate_signal_name("SIGTERM"), SIGTERM);
+	assert_int_equal(translate_signal_name("term"), SIGTERM);
+	assert_int_equal(translate_signal_name("9"), SIGKILL);
+	assert_int_equal(translate_signal_name("SIGRTMIN+3"), 37);
+	assert_int_equal(translate_signal_name("RTMAX-1"), 63);
+	assert_int_equal(translate_signal_name("SIGNONE"), 0);
+	assert_int_equal(translate_signal_name("65"), 0);
+	assert_int_equal(translate_signal_name("-1"), 0);
+	assert_int_equal(translate_signal(RUNTIME__V1__SIGNAL__SIGNAL_SIGRTMAX), 64);
+	for (int n = 1; n <= 31; n++)
+		assert_int_equal(translate_signal(translate_signal_back(n)), n);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(nothing_given_means_the_image_and_defaults),
+		TEST(command_replaces_entrypoint_and_cmd),
+		TEST(envs_override_and_are_checked),
+		TEST(an_empty_context_is_taken_at_its_word),
+		TEST(run_as_wins_over_the_image),
+		TEST(privileged_means_everything),
+		TEST(mounts_are_checked_and_hide_the_pods_files),
+		TEST(what_cant_be_done_is_refused_by_name),
+		TEST(a_pod_without_anything_shares_its_pid_namespace),
+		TEST(map_order_does_not_make_another_configuration),
+		TEST(signals_by_every_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
