@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ListContainers, ContainerStatus. */
+#include "cri/methods.h"
+#include "cri/reply.h"
+#include "cri/translate.h"
+
+#include <string.h>
+#include <time.h>
+
+Runtime__V1__ContainerState reply_container_state(const struct container *c)
+{
+	switch (c->state) {
+	case CONTAINER_CREATING:
+	case CONTAINER_CREATED:
+		return RUNTIME__V1__CONTAINER_STATE__CONTAINER_CREATED;
+	case CONTAINER_RUNNING:
+		return RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING;
+	case CONTAINER_EXITED:
+	case CONTAINER_REMOVING:
+		break;
+	}
+	return RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED;
+}
+
+int64_t reply_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static bool matches(const struct container *c, const Runtime__V1__ContainerFilter *f)
+{
+	const Runtime__V1__ContainerConfig *config = container_config(c);
+
+	if (c->state == CONTAINER_CREATING)
+		return false;
+	if (!f)
+		return true;
+	return reply_id_matches(c->id, f->id) &&
+	       reply_id_matches(c->sandbox->id, f->pod_sandbox_id) &&
+	       (!f->state || f->state->state == reply_container_state(c)) &&
+	       reply_has_labels(config->labels, config->n_labels, f->label_selector,
+				f->n_label_selector);
+}
+
+static Runtime__V1__Container *item_of(struct arena *arena, const struct container *c)
+{
+	const Runtime__V1__ContainerConfig *config = container_config(c);
+	Runtime__V1__Container *item =
+		REPLY(arena, Runtime__V1__Container, RUNTIME__V1__CONTAINER__INIT);
+
+	item->id = (char *)c->id;
+	item->pod_sandbox_id = c->sandbox->id;
+	item->metadata = config->metadata;
+	item->image = config->image;
+	item->image_ref = c->image_ref;
+	item->image_id = c->image_id;
+	item->state = reply_container_state(c);
+	item->created_at = c->created_at;
+	item->labels = (Runtime__V1__Container__LabelsEntry **)config->labels;
+	item->n_labels = config->n_labels;
+	item->annotations = (Runtime__V1__Container__AnnotationsEntry **)config->annotations;
+	item->n_annotations = config->n_annotations;
+	return item;
+}
+
+int cri_list_containers(struct task *t, struct call *call, const void *message)
+{
+	const Runtime__V1__ListContainersRequest *request = message;
+	Runtime__V1__ListContainersResponse reply = RUNTIME__V1__LIST_CONTAINERS_RESPONSE__INIT;
+	struct node *n = call_data(call);
+
+	reply.containers = arena_new_array(t->arena, Runtime__V1__Container *, n->containers.count);
+	map_for_each(slot, &n->containers) {
+		if (matches(slot->value, request->filter))
+			reply.containers[reply.n_containers++] = item_of(t->arena, slot->value);
+	}
+	return call_reply(t, call, &reply.base);
+}
+
+/* The user that the process was started as; NULL before that. */
+static Runtime__V1__ContainerUser *user_of(struct arena *arena, const struct container *c)
+{
+	struct container_info info = {0};
+	Runtime__V1__ContainerUser *user;
+
+	if (!c->handle || c->sandbox->kind->container_info(c->handle, &info) < 0)
+		return NULL;
+	user = REPLY(arena, Runtime__V1__ContainerUser, RUNTIME__V1__CONTAINER_USER__INIT);
+	user->linux = REPLY(arena, Runtime__V1__LinuxContainerUser,
+			    RUNTIME__V1__LINUX_CONTAINER_USER__INIT);
+	user->linux->uid = info.user.uid;
+	user->linux->gid = info.user.gid;
+	user->linux->supplemental_groups = arena_new_array(arena, int64_t, info.user.group_count);
+	for (size_t i = 0; i < info.user.group_count; i++)
+		user->linux->supplemental_groups[user->linux->n_supplemental_groups++] =
+			info.user.groups[i];
+	return user;
+}
+
+static Runtime__V1__ContainerResources *resources_of(struct arena *arena,
+						     const Runtime__V1__ContainerConfig *config)
+{
+	Runtime__V1__ContainerResources *r;
+
+	if (!config->linux || !config->linux->resources)
+		return NULL;
+	r = REPLY(arena, Runtime__V1__ContainerResources, RUNTIME__V1__CONTAINER_RESOURCES__INIT);
+	r->linux = config->linux->resources;
+	return r;
+}
+
+Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena, const struct container *c)
+{
+	const Runtime__V1__ContainerConfig *config = container_config(c);
+	Runtime__V1__ContainerStatus *s =
+		REPLY(arena, Runtime__V1__ContainerStatus, RUNTIME__V1__CONTAINER_STATUS__INIT);
+
+	s->id = (char *)c->id;
+	s->metadata = config->metadata;
+	s->state = reply_container_state(c);
+	s->created_at = c->created_at;
+	s->started_at = c->started_at;
+	s->finished_at = c->finished_at;
+	s->exit_code = c->exit_code;
+	s->image = config->image;
+	s->image_ref = c->image_ref;
+	s->image_id = c->image_id;
+	s->reason = text(c->reason);
+	s->message = text(c->message);
+	s->labels = (Runtime__V1__ContainerStatus__LabelsEntry **)config->labels;
+	s->n_labels = config->n_labels;
+	s->annotations = (Runtime__V1__ContainerStatus__AnnotationsEntry **)config->annotations;
+	s->n_annotations = config->n_annotations;
+	s->mounts = config->mounts;
+	s->n_mounts = config->n_mounts;
+	s->log_path = text(c->log_path);
+	s->resources = resources_of(arena, config);
+	s->user = user_of(arena, c);
+	s->stop_signal = translate_signal_back(c->stop_signal);
+	return s;
+}
+
+static const char *info_json(struct task *t, const struct container *c)
+{
+	struct container_info info = {0};
+
+	if (c->handle && c->sandbox->kind->container_info(c->handle, &info) < 0)
+		info.pid = 0;
+	return arena_printf(
+		t->arena,
+		"{\"sandboxID\":\"%s\",\"pid\":%d,\"stateDir\":\"%s\",\"rootDir\":\"%s\"}",
+		c->sandbox->id, (int)info.pid, c->state_dir, c->root_dir);
+}
+
+int cri_container_status(struct task *t, struct call *call, const void *message)
+{
+	const Runtime__V1__ContainerStatusRequest *request = message;
+	Runtime__V1__ContainerStatusResponse reply = RUNTIME__V1__CONTAINER_STATUS_RESPONSE__INIT;
+	Runtime__V1__ContainerStatusResponse__InfoEntry entry =
+		RUNTIME__V1__CONTAINER_STATUS_RESPONSE__INFO_ENTRY__INIT;
+	Runtime__V1__ContainerStatusResponse__InfoEntry *entries = &entry;
+	struct container *c = container_find(call_data(call), request->container_id);
+	int r;
+
+	if (!c || c->state == CONTAINER_CREATING)
+		return error_set(&t->err, ERR_NOT_FOUND,
+				 "container %.80s: there is none with this id",
+				 request->container_id);
+	container_ref(c);
+	r = task_event_wait(t, &c->settled);
+	if (r == 0) {
+		reply.status = reply_container_status(t->arena, c);
+		if (request->verbose) {
+			entry.key = text("info");
+			entry.value = text(info_json(t, c));
+			reply.n_info = 1;
+			reply.info = &entries;
+		}
+		r = call_reply(t, call, &reply.base);
+	}
+	container_unref(c);
+	return r;
+}

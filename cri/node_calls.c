@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Version, Status, RuntimeConfig: what the kubelet asks of the node itself. */
+#include "cri/methods.h"
+#include "cri/reply.h"
+
+#include "recovery/fdstore.h"
+
+int cri_version(struct task *t, struct call *c, const void *message)
+{
+	Runtime__V1__VersionResponse reply = RUNTIME__V1__VERSION_RESPONSE__INIT;
+
+	/* the kubelet accepts no other value here, whatever its own version */
+	reply.version = text("0.1.0");
+	reply.runtime_name = text("crisp");
+	reply.runtime_version = text(CRISP_VERSION);
+	reply.runtime_api_version = text("v1");
+	return call_reply(t, c, &reply.base);
+}
+
+int cri_runtime_config(struct task *t, struct call *c, const void *message)
+{
+	Runtime__V1__RuntimeConfigResponse reply = RUNTIME__V1__RUNTIME_CONFIG_RESPONSE__INIT;
+	Runtime__V1__LinuxRuntimeConfiguration l = RUNTIME__V1__LINUX_RUNTIME_CONFIGURATION__INIT;
+
+	l.cgroup_driver = RUNTIME__V1__CGROUP_DRIVER__CGROUPFS;
+	reply.linux = &l;
+	return call_reply(t, c, &reply.base);
+}
+
+static Runtime__V1__RuntimeCondition *condition(struct arena *arena, const char *type)
+{
+	Runtime__V1__RuntimeCondition *c =
+		REPLY(arena, Runtime__V1__RuntimeCondition, RUNTIME__V1__RUNTIME_CONDITION__INIT);
+
+	c->type = text(type);
+	c->status = true;
+	return c;
+}
+
+/* The handlers that RunPodSandbox accepts: the default one, and the kind by its own name. */
+static void add_handlers(struct arena *arena, Runtime__V1__StatusResponse *reply)
+{
+	static const char *const names[] = {"", "linux"};
+
+	reply->runtime_handlers = arena_new_array(arena, Runtime__V1__RuntimeHandler *, 2);
+	for (size_t i = 0; i < 2; i++) {
+		const struct sandboxer *kind = sandboxer_find("linux");
+		Runtime__V1__RuntimeHandler *h = REPLY(arena, Runtime__V1__RuntimeHandler,
+						       RUNTIME__V1__RUNTIME_HANDLER__INIT);
+
+		h->name = text(names[i]);
+		h->features = REPLY(arena, Runtime__V1__RuntimeHandlerFeatures,
+				    RUNTIME__V1__RUNTIME_HANDLER_FEATURES__INIT);
+		h->features->recursive_read_only_mounts = kind->features.recursive_readonly_mounts;
+		h->features->user_namespaces = kind->features.user_namespaces;
+		reply->runtime_handlers[reply->n_runtime_handlers++] = h;
+	}
+}
+
+static void add_info(struct task *t, struct node *n, Runtime__V1__StatusResponse *reply)
+{
+	Runtime__V1__StatusResponse__InfoEntry *e =
+		REPLY(t->arena, Runtime__V1__StatusResponse__InfoEntry,
+		      RUNTIME__V1__STATUS_RESPONSE__INFO_ENTRY__INIT);
+
+	e->key = text("config");
+	e->value = arena_printf(
+		t->arena,
+		"{\"root\":\"%s\",\"state\":\"%s\",\"pipeSize\":%zu,\"sandboxes\":%zu,"
+		"\"containers\":%zu,\"keeper\":%s}",
+		n->root_dir, n->state_dir, n->pipe_size, n->sandboxes.count, n->containers.count,
+		fdstore_has_keeper(n->fdstore) ? "true" : "false");
+	reply->info = arena_new_array(t->arena, Runtime__V1__StatusResponse__InfoEntry *, 1);
+	reply->info[reply->n_info++] = e;
+}
+
+int cri_status(struct task *t, struct call *c, const void *message)
+{
+	const Runtime__V1__StatusRequest *request = message;
+	Runtime__V1__StatusResponse reply = RUNTIME__V1__STATUS_RESPONSE__INIT;
+	Runtime__V1__RuntimeStatus status = RUNTIME__V1__RUNTIME_STATUS__INIT;
+	Runtime__V1__RuntimeFeatures features = RUNTIME__V1__RUNTIME_FEATURES__INIT;
+	Runtime__V1__RuntimeCondition *conditions[2];
+
+	conditions[0] = condition(t->arena, "RuntimeReady");
+	/* pods on the host's network and those with nothing but loopback need no set-up */
+	conditions[1] = condition(t->arena, "NetworkReady");
+	status.conditions = conditions;
+	status.n_conditions = 2;
+	reply.status = &status;
+	features.supplemental_groups_policy =
+		sandboxer_find("linux")->features.supplemental_groups_policy;
+	reply.features = &features;
+	add_handlers(t->arena, &reply);
+	if (request->verbose)
+		add_info(t, call_data(c), &reply);
+	return call_reply(t, c, &reply.base);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Replies in a task's arena; strings in them are borrowed from the objects, so a reply is packed
+ * before its task suspends again. */
+#pragma once
+
+#include "cri/proto/cri.pb-c.h"
+#include "sandbox/node.h"
+
+/* A message in the arena: REPLY(t->arena, Runtime__V1__Image, RUNTIME__V1__IMAGE__INIT). */
+#define REPLY(arena, type, INIT)                                                                   \
+	({                                                                                         \
+		type *reply_ = arena_alloc(arena, sizeof(type));                                   \
+		*reply_ = (type)INIT;                                                              \
+		reply_;                                                                            \
+	})
+
+/* What a NULL string is in protobuf-c. */
+static inline char *text(const char *s)
+{
+	return (char *)(s ? s : "");
+}
+
+static inline int64_t positive(int64_t value)
+{
+	return value > 0 ? value : 0;
+}
+
+Runtime__V1__PodSandboxState reply_sandbox_state(const struct sandbox *sb);
+Runtime__V1__ContainerState reply_container_state(const struct container *c);
+/* In full; what reads it may show a container whose recovery goes on. */
+Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena,
+						     const struct container *c);
+/* Realtime ns. */
+int64_t reply_now(void);
+
+/* What protobuf-c makes of an entry of any map<string, string>. */
+struct reply_map_entry {
+	ProtobufCMessage base;
+	char *key, *value;
+};
+
+/* Filters: every selector is among the labels; the id begins with what is wanted. */
+bool reply_has_labels(const void *entries, size_t count, const void *selectors,
+		      size_t selector_count);
+bool reply_id_matches(const char *id, const char *wanted);

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ListPodSandbox, PodSandboxStatus. Peculiar: entries of string maps have one layout for all
+ * messages, so a configuration's labels go into replies as they are. */
+#include "cri/methods.h"
+#include "cri/reply.h"
+#include "cri/translate.h"
+
+#include <string.h>
+
+Runtime__V1__PodSandboxState reply_sandbox_state(const struct sandbox *sb)
+{
+	return sb->state == SANDBOX_READY ? RUNTIME__V1__POD_SANDBOX_STATE__SANDBOX_READY
+					  : RUNTIME__V1__POD_SANDBOX_STATE__SANDBOX_NOTREADY;
+}
+
+bool reply_has_labels(const void *entries, size_t count, const void *selectors,
+		      size_t selector_count)
+{
+	const struct reply_map_entry *const *have = entries, *const *want = selectors;
+
+	for (size_t i = 0; i < selector_count; i++) {
+		bool found = false;
+
+		for (size_t j = 0; j < count && !found; j++)
+			found = !strcmp(have[j]->key, want[i]->key) &&
+				!strcmp(have[j]->value, want[i]->value);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+bool reply_id_matches(const char *id, const char *wanted)
+{
+	return !strncmp(id, wanted, strlen(wanted));
+}
+
+/* A sandbox that is being made is nobody's business but its caller's. */
+static bool is_visible(const struct sandbox *sb)
+{
+	return sb->state != SANDBOX_CREATING;
+}
+
+static bool matches(const struct sandbox *sb, const Runtime__V1__PodSandboxFilter *f)
+{
+	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
+
+	if (!is_visible(sb))
+		return false;
+	if (!f)
+		return true;
+	return reply_id_matches(sb->id, f->id) &&
+	       (!f->state || f->state->state == reply_sandbox_state(sb)) &&
+	       reply_has_labels(config->labels, config->n_labels, f->label_selector,
+				f->n_label_selector);
+}
+
+static Runtime__V1__PodSandbox *item_of(struct arena *arena, const struct sandbox *sb)
+{
+	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
+	Runtime__V1__PodSandbox *item =
+		REPLY(arena, Runtime__V1__PodSandbox, RUNTIME__V1__POD_SANDBOX__INIT);
+
+	item->id = (char *)sb->id;
+	item->metadata = config->metadata;
+	item->state = reply_sandbox_state(sb);
+	item->created_at = sb->created_at;
+	item->labels = (Runtime__V1__PodSandbox__LabelsEntry **)config->labels;
+	item->n_labels = config->n_labels;
+	item->annotations = (Runtime__V1__PodSandbox__AnnotationsEntry **)config->annotations;
+	item->n_annotations = config->n_annotations;
+	item->runtime_handler = sb->handler;
+	return item;
+}
+
+int cri_list_pod_sandbox(struct task *t, struct call *c, const void *message)
+{
+	const Runtime__V1__ListPodSandboxRequest *request = message;
+	Runtime__V1__ListPodSandboxResponse reply = RUNTIME__V1__LIST_POD_SANDBOX_RESPONSE__INIT;
+	struct node *n = call_data(c);
+
+	reply.items = arena_new_array(t->arena, Runtime__V1__PodSandbox *, n->sandboxes.count);
+	map_for_each(slot, &n->sandboxes) {
+		if (matches(slot->value, request->filter))
+			reply.items[reply.n_items++] = item_of(t->arena, slot->value);
+	}
+	return call_reply(t, c, &reply.base);
+}
+
+static Runtime__V1__LinuxPodSandboxStatus *linux_of(struct arena *arena,
+						    const Runtime__V1__PodSandboxConfig *config)
+{
+	Runtime__V1__LinuxPodSandboxStatus *l = REPLY(arena, Runtime__V1__LinuxPodSandboxStatus,
+						      RUNTIME__V1__LINUX_POD_SANDBOX_STATUS__INIT);
+
+	l->namespaces = REPLY(arena, Runtime__V1__Namespace, RUNTIME__V1__NAMESPACE__INIT);
+	if (config->linux && config->linux->security_context &&
+	    config->linux->security_context->namespace_options)
+		l->namespaces->options = config->linux->security_context->namespace_options;
+	else
+		l->namespaces->options = REPLY(arena, Runtime__V1__NamespaceOption,
+					       RUNTIME__V1__NAMESPACE_OPTION__INIT);
+	return l;
+}
+
+static Runtime__V1__PodSandboxStatus *status_of(struct arena *arena, const struct sandbox *sb)
+{
+	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
+	Runtime__V1__PodSandboxStatus *s =
+		REPLY(arena, Runtime__V1__PodSandboxStatus, RUNTIME__V1__POD_SANDBOX_STATUS__INIT);
+
+	s->id = (char *)sb->id;
+	s->metadata = config->metadata;
+	s->state = reply_sandbox_state(sb);
+	s->created_at = sb->created_at;
+	s->labels = (Runtime__V1__PodSandboxStatus__LabelsEntry **)config->labels;
+	s->n_labels = config->n_labels;
+	s->annotations = (Runtime__V1__PodSandboxStatus__AnnotationsEntry **)config->annotations;
+	s->n_annotations = config->n_annotations;
+	s->runtime_handler = sb->handler;
+	s->network = REPLY(arena, Runtime__V1__PodSandboxNetworkStatus,
+			   RUNTIME__V1__POD_SANDBOX_NETWORK_STATUS__INIT);
+	s->linux = linux_of(arena, config);
+	return s;
+}
+
+static const char *info_json(struct task *t, const struct sandbox *sb)
+{
+	const char *netns = sb->handle ? sb->kind->sandbox_netns(sb->handle) : NULL;
+
+	return arena_printf(t->arena, "{\"sandboxer\":\"%s\",\"netns\":\"%s\",\"dir\":\"%s\"}",
+			    sb->kind->name, netns ? netns : "", sb->dir);
+}
+
+int cri_pod_sandbox_status(struct task *t, struct call *c, const void *message)
+{
+	const Runtime__V1__PodSandboxStatusRequest *request = message;
+	Runtime__V1__PodSandboxStatusResponse reply =
+		RUNTIME__V1__POD_SANDBOX_STATUS_RESPONSE__INIT;
+	Runtime__V1__PodSandboxStatusResponse__InfoEntry entry =
+		RUNTIME__V1__POD_SANDBOX_STATUS_RESPONSE__INFO_ENTRY__INIT;
+	Runtime__V1__PodSandboxStatusResponse__InfoEntry *entries = &entry;
+	struct sandbox *sb = sandbox_find(call_data(c), request->pod_sandbox_id);
+	size_t count = 0;
+
+	/* no queue is taken: a status must not wait for a slow stop */
+	if (!sb || !is_visible(sb))
+		return error_set(&t->err, ERR_NOT_FOUND,
+				 "sandbox %.80s: there is none with this id",
+				 request->pod_sandbox_id);
+	sandbox_ref(sb);
+	if (task_event_wait(t, &sb->settled) < 0) {
+		sandbox_unref(sb);
+		return -(int)t->err.code;
+	}
+	reply.status = status_of(t->arena, sb);
+	reply.timestamp = reply_now();
+	list_for_each(k, &sb->containers, struct container, node_in_sandbox)
+		count++;
+	reply.containers_statuses =
+		arena_new_array(t->arena, Runtime__V1__ContainerStatus *, count);
+	list_for_each(k, &sb->containers, struct container, node_in_sandbox)
+		if (k->state != CONTAINER_CREATING)
+			reply.containers_statuses[reply.n_containers_statuses++] =
+				reply_container_status(t->arena, k);
+	if (request->verbose) {
+		entry.key = text("info");
+		entry.value = text(info_json(t, sb));
+		reply.n_info = 1;
+		reply.info = &entries;
+	}
+	count = (size_t)call_reply(t, c, &reply.base);
+	sandbox_unref(sb);
+	return (int)count;
+}
