@@ -212,6 +212,11 @@ bool loop_take_back(struct loop *l, struct loop_work *work)
 	return was_posted;
 }
 
+int loop_remote_fd(const struct loop *l)
+{
+	return l->remote_fd;
+}
+
 void loop_hold(struct loop *l, int delta)
 {
 	l->holds += delta;

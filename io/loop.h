@@ -79,6 +79,9 @@ void loop_post_remote(struct loop *l, struct loop_work *work);
 /* Undoes loop_post() or loop_post_remote(), whose thread must be done with it: false when the work
  * ran already or was never posted. */
 bool loop_take_back(struct loop *l, struct loop_work *work);
+/* The descriptor that loop_post_remote() writes to; a thread with a descriptor table of its own
+ * keeps it there under the same number. */
+int loop_remote_fd(const struct loop *l);
 /* While held, a virtual loop waits for the outside (threads, children) instead of moving its clock.
  */
 void loop_hold(struct loop *l, int delta);
