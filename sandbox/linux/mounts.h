@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a container gets from the host's mount namespace, as detached mounts: bind sources, images,
+ * device nodes. Blocks (a source may lie on a dead network file system): for offload, on a thread
+ * in the host's mount namespace.
+ */
+#pragma once
+
+#include "io/base/error.h"
+#include "sandbox/spec.h"
+
+struct mount_source {
+	int fd; /* detached mount; -1 for a tmpfs, which the container makes itself */
+	bool is_directory;
+};
+
+/*
+ * The mount of m, with its propagation, read-only state and id mapping. user_fd: a user namespace
+ * with the mount's mapping, or -1 when it has none. A missing source is made as a directory, as
+ * other runtimes do.
+ */
+int mount_source_open(const struct mount_spec *m, int user_fd, struct mount_source *ret,
+		      struct error *err);
+/* A detached mount of one path, for device nodes, /dev/shm and /sys. */
+int mount_clone(const char *path, bool is_recursive, bool is_readonly, int *ret_fd,
+		struct error *err);
+
+/* A device for a container's /dev. */
+struct device {
+	char *path;	 /* in the container */
+	char *host_path; /* where it comes from */
+	mode_t mode;
+	uid_t uid;
+	gid_t gid;
+	dev_t number;
+};
+
+struct device_list {
+	struct device *items;
+	size_t count;
+};
+
+/* The six that every container has, those asked for (a directory: all nodes beneath it), and for
+ * with_host all of the host's /dev. */
+int device_list_make(const struct container_spec *spec, bool with_host, struct device_list *ret,
+		     struct error *err);
+void device_list_done(struct device_list *list);

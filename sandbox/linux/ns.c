@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Namespaces. Peculiar: the child only exists, sharing our memory and descriptors, until its
+ * namespaces are open; what has to be done inside (loopback, sysctls) is done by this thread, which
+ * enters and leaves them. A thread that can't leave would poison the pool, so that ends the server.
+ */
+#include "sandbox/linux/ns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/openat2.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io/base/alloc.h"
+#include "io/base/buf.h"
+#include "io/base/cleanup.h"
+#include "io/fs.h"
+#include "sandbox/linux/sysctl.h"
+
+#define HOLDER_STACK (16 * 1024)
+/* user_namespaces(7) */
+#define MAP_LINES_MAX 340
+#define SHM_DEFAULT (64ull * 1024 * 1024)
+#define LOOPBACK_INDEX 1
+
+/* It shares our memory, so it ends with the thread that made it even when that one is killed. */
+static int holder_main(void *arg)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	for (;;)
+		syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
+	return 0;
+}
+
+struct holder {
+	char *stack;
+	pid_t pid;
+};
+
+static int holder_start(struct holder *h, int flags, struct error *err)
+{
+	h->stack = mmap(NULL, HOLDER_STACK, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (h->stack == MAP_FAILED)
+		return error_errno(err, errno, "stack to make namespaces");
+	h->pid = clone(holder_main, h->stack + HOLDER_STACK,
+		       CLONE_VM | CLONE_FILES | SIGCHLD | flags, NULL);
+	if (h->pid < 0) {
+		error_errno(err, errno, "make namespaces");
+		munmap(h->stack, HOLDER_STACK);
+		return -(int)err->code;
+	}
+	return 0;
+}
+
+static void holder_stop(struct holder *h)
+{
+	kill(h->pid, SIGKILL);
+	while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	munmap(h->stack, HOLDER_STACK);
+}
+
+static int open_of(pid_t pid, const char *name, int flags, int *ret_fd, struct error *err)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, flags | O_CLOEXEC);
+	if (fd < 0)
+		return error_errno(err, errno, "open %s", path);
+	*ret_fd = fd;
+	return 0;
+}
+
+static int write_map(pid_t pid, const char *name, const struct id_map_list *map, struct error *err)
+{
+	cleanup_close int fd = -1;
+	struct buf text = {0};
+	int r;
+
+	if (!map->count || map->count > MAP_LINES_MAX)
+		return error_set(err, ERR_INVALID,
+				 "%s of a user namespace: %zu entries, not 1 to %d", name,
+				 map->count, MAP_LINES_MAX);
+	TRY(open_of(pid, name, O_WRONLY, &fd, err));
+	for (size_t i = 0; i < map->count; i++)
+		buf_printf(&text, "%u %u %u\n", map->items[i].inside, map->items[i].outside,
+			   map->items[i].length);
+	r = write(fd, text.data, text.length) < 0 ? -errno : 0;
+	if (r < 0)
+		r = error_set(err, ERR_INVALID,
+			      "write the %s of a user namespace: %s; its text: %s", name,
+			      strerrordesc_np(-r), text.data);
+	buf_done(&text);
+	return r;
+}
+
+static int write_maps(pid_t pid, const struct id_map_list *uids, const struct id_map_list *gids,
+		      struct error *err)
+{
+	TRY(write_map(pid, "uid_map", uids, err));
+	return write_map(pid, "gid_map", gids, err);
+}
+
+static int loopback_up(struct error *err)
+{
+	struct {
+		struct nlmsghdr header;
+		struct ifinfomsg link;
+	} request = {
+		.header = {.nlmsg_len = sizeof(request),
+			   .nlmsg_type = RTM_NEWLINK,
+			   .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK},
+		.link = {.ifi_index = LOOPBACK_INDEX, .ifi_flags = IFF_UP, .ifi_change = IFF_UP},
+	};
+	struct {
+		struct nlmsghdr header;
+		struct nlmsgerr error;
+	} reply;
+	cleanup_close int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+	if (fd < 0 || send(fd, &request, sizeof(request), 0) < 0 ||
+	    recv(fd, &reply, sizeof(reply), MSG_TRUNC) < (ssize_t)sizeof(reply))
+		return error_errno(err, errno, "bring loopback up");
+	if (reply.header.nlmsg_type != NLMSG_ERROR || reply.error.error)
+		return error_errno(err, -reply.error.error, "bring loopback up");
+	return 0;
+}
+
+static int write_sysctl(int sys, const struct key_value *sysctl, struct error *err)
+{
+	cleanup_free char *path = sysctl_path(sysctl->key);
+	cleanup_close int fd = fs_openat2(sys, path, O_WRONLY, 0,
+					  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+
+	if (fd < 0)
+		return error_set(err, ERR_INVALID, "sysctl %s: %s", sysctl->key,
+				 strerrordesc_np(-fd));
+	if (write(fd, sysctl->value, strlen(sysctl->value)) < 0)
+		return error_set(err, ERR_INVALID, "sysctl %s=%s: %s", sysctl->key, sysctl->value,
+				 strerrordesc_np(errno));
+	return 0;
+}
+
+/* The effective ids of this thread alone; the kernel lets only a namespace's own root write some.
+ */
+static void set_thread_ids(int64_t uid, int64_t gid)
+{
+	if (syscall(SYS_setresgid, -1, (gid_t)gid, -1) < 0 ||
+	    syscall(SYS_setresuid, -1, (uid_t)uid, -1) < 0)
+		abort();
+}
+
+static int write_sysctls(const struct sandbox_spec *spec, struct error *err)
+{
+	cleanup_close int sys = -1;
+	int r = 0;
+
+	if (!spec->sysctls.count)
+		return 0;
+	sys = open("/proc/sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (sys < 0)
+		return error_errno(err, errno, "open /proc/sys");
+	if (spec->has_userns)
+		set_thread_ids(id_map_outside(&spec->uids, 0), id_map_outside(&spec->gids, 0));
+	for (size_t i = 0; i < spec->sysctls.count && r == 0; i++)
+		r = write_sysctl(sys, &spec->sysctls.items[i], err);
+	/* uid first: it brings the capabilities back */
+	if (spec->has_userns && syscall(SYS_setresuid, -1, 0, -1) < 0)
+		abort();
+	if (spec->has_userns && syscall(SYS_setresgid, -1, 0, -1) < 0)
+		abort();
+	return r;
+}
+
+/* Enters what there is of the set, sets it up, and comes back. */
+static int set_up_inside(const struct sandbox_spec *spec, const struct ns_set *set,
+			 struct error *err)
+{
+	cleanup_close int net = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	cleanup_close int ipc = open("/proc/thread-self/ns/ipc", O_RDONLY | O_CLOEXEC);
+	int r = 0;
+
+	if (net < 0 || ipc < 0)
+		return error_errno(err, errno, "open the server's own namespaces");
+	if (set->net >= 0 && setns(set->net, CLONE_NEWNET) < 0)
+		return error_errno(err, errno, "enter a new network namespace");
+	if (set->ipc >= 0 && setns(set->ipc, CLONE_NEWIPC) < 0)
+		r = error_errno(err, errno, "enter a new ipc namespace");
+	if (r == 0 && set->net >= 0)
+		r = loopback_up(err);
+	if (r == 0)
+		r = write_sysctls(spec, err);
+	if (setns(net, CLONE_NEWNET) < 0 || setns(ipc, CLONE_NEWIPC) < 0)
+		abort();
+	return r;
+}
+
+static int open_set(const struct holder *h, int flags, struct ns_set *set, struct error *err)
+{
+	if (flags & CLONE_NEWUSER)
+		TRY(open_of(h->pid, "ns/user", O_RDONLY, &set->user, err));
+	if (flags & CLONE_NEWNET)
+		TRY(open_of(h->pid, "ns/net", O_RDONLY, &set->net, err));
+	if (flags & CLONE_NEWIPC)
+		TRY(open_of(h->pid, "ns/ipc", O_RDONLY, &set->ipc, err));
+	return 0;
+}
+
+void ns_set_done(struct ns_set *set)
+{
+	close_fd(set->user);
+	close_fd(set->net);
+	close_fd(set->ipc);
+	*set = NS_SET_NONE;
+}
+
+int ns_make(const struct sandbox_spec *spec, struct ns_set *ret, struct error *err)
+{
+	int flags = (spec->has_userns ? CLONE_NEWUSER : 0) |
+		    (spec->net != NS_NODE ? CLONE_NEWNET : 0) |
+		    (spec->ipc != NS_NODE ? CLONE_NEWIPC : 0);
+	struct ns_set set = NS_SET_NONE;
+	struct holder h;
+	int r = 0;
+
+	if (!flags) {
+		*ret = set;
+		return 0;
+	}
+	TRY(holder_start(&h, flags, err));
+	if (spec->has_userns)
+		r = write_maps(h.pid, &spec->uids, &spec->gids, err);
+	if (r == 0)
+		r = open_set(&h, flags, &set, err);
+	holder_stop(&h);
+	if (r == 0)
+		r = set_up_inside(spec, &set, err);
+	if (r < 0)
+		ns_set_done(&set);
+	else
+		*ret = set;
+	return r;
+}
+
+int ns_make_user(const struct id_map_list *uids, const struct id_map_list *gids, int *ret_fd,
+		 struct error *err)
+{
+	struct holder h;
+	int r;
+
+	TRY(holder_start(&h, CLONE_NEWUSER, err));
+	r = write_maps(h.pid, uids, gids, err);
+	if (r == 0)
+		r = open_of(h.pid, "ns/user", O_RDONLY, ret_fd, err);
+	holder_stop(&h);
+	return r;
+}
+
+int64_t id_map_outside(const struct id_map_list *map, uint32_t inside)
+{
+	for (size_t i = 0; i < map->count; i++)
+		if (inside >= map->items[i].inside &&
+		    inside - map->items[i].inside < map->items[i].length)
+			return (int64_t)map->items[i].outside + (inside - map->items[i].inside);
+	return -1;
+}
+
+bool id_map_equal(const struct id_map_list *a, const struct id_map_list *b)
+{
+	return a->count == b->count &&
+	       (!a->count || memcmp(a->items, b->items, a->count * sizeof(*a->items)) == 0);
+}
+
+int ns_make_shm(uint64_t size, uid_t uid, gid_t gid, int *ret_mount, struct error *err)
+{
+	cleanup_close int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+	char text[3][24];
+	int mount;
+
+	snprintf(text[0], sizeof(text[0]), "%llu", (unsigned long long)(size ?: SHM_DEFAULT));
+	snprintf(text[1], sizeof(text[1]), "%u", uid);
+	snprintf(text[2], sizeof(text[2]), "%u", gid);
+	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "source", "shm", 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_SET_STRING, "mode", "1777", 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_SET_STRING, "size", text[0], 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_SET_STRING, "uid", text[1], 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_SET_STRING, "gid", text[2], 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return error_errno(err, errno, "make the shared memory of a pod, %s bytes",
+				   text[0]);
+	mount = fsmount(fs, FSMOUNT_CLOEXEC,
+			MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+	if (mount < 0)
+		return error_errno(err, errno, "mount the shared memory of a pod");
+	*ret_mount = mount;
+	return 0;
+}
