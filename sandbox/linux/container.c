@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Containers, but for their birth: creation, life, end. Peculiar: a main process's pidfd is watched
+ * until it is readable once; after that only container_wait looks at it, so a zombie that somebody
+ * else has to reap does not keep the loop busy.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "io/base/alloc.h"
+#include "io/base/cleanup.h"
+#include "recovery/exit_status.h"
+#include "sandbox/linux/kind.h"
+#include "sandbox/linux/ns.h"
+#include "sandbox/linux/overlay.h"
+#include "sandbox/linux/spec_copy.h"
+#include "sandbox/linux/users.h"
+
+struct user_job {
+	struct job job;
+	struct linux_container *container;
+	struct user_ids user;
+};
+
+static int64_t realtime_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+struct linux_container *linux_container_ref(struct linux_container *c)
+{
+	atomic_fetch_add(&c->refs, 1);
+	return c;
+}
+
+void linux_container_unref(struct linux_container *c)
+{
+	if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
+		return;
+	user_ids_done(&c->user);
+	linux_sandbox_unref(c->sandbox);
+	arena_free(c->arena);
+	free(c);
+}
+
+static struct linux_container *container_new(struct linux_sandbox *s,
+					     const struct container_spec *spec)
+{
+	struct linux_container *c = xnew(struct linux_container);
+
+	c->arena = arena_new(SPEC_ARENA_CAP);
+	container_spec_copy(c->arena, spec, &c->spec);
+	c->cgroup = arena_printf(c->arena, "%s/%s", s->spec.cgroup_parent, spec->id);
+	c->sandbox = linux_sandbox_ref(s);
+	c->pidfd = -1;
+	task_event_init(&c->exited);
+	atomic_init(&c->refs, 1);
+	list_append(&s->containers, &c->node);
+	return c;
+}
+
+void linux_container_forget(void *container)
+{
+	struct linux_container *c = container;
+
+	if (!c)
+		return;
+	list_remove(&c->node);
+	loop_watch_free(c->watch);
+	c->watch = NULL;
+	close_fd(c->pidfd);
+	c->pidfd = -1;
+	seccomp_filter_unref(c->filter);
+	c->filter = NULL;
+	linux_container_unref(c);
+}
+
+static int check_spec(const struct linux_sandbox *s, const struct container_spec *spec,
+		      struct error *err)
+{
+	if (!spec->id || !*spec->id || strchr(spec->id, '/') || strlen(spec->id) > ID_MAX)
+		return error_set(err, ERR_INVALID, "container id %s", spec->id ?: "(none)");
+	if (!spec->argv.count || !spec->argv.items[0][0])
+		return error_set(
+			err, ERR_INVALID,
+			"container has no command: neither the image nor the request has one");
+	if (!spec->layers.count || !spec->upper || !spec->work)
+		return error_set(err, ERR_INVALID, "container has no root file system");
+	if (spec->cwd && *spec->cwd && spec->cwd[0] != '/')
+		return error_set(err, ERR_INVALID, "working directory %s: it must be absolute",
+				 spec->cwd);
+	if (spec->pid == NS_POD && s->spec.pid != NS_POD)
+		return error_set(err, ERR_INVALID,
+				 "container wants the pod's pid namespace, but the pod has none");
+	if (spec->pid == NS_NODE && s->spec.has_userns)
+		return error_set(err, ERR_INVALID,
+				 "container in a user namespace wants the node's pid namespace");
+	return 0;
+}
+
+static int run_user(struct job *job, struct error *err)
+{
+	struct user_job *j = container_of(job, struct user_job, job);
+	cleanup_close int root = -1;
+
+	TRY(overlay_open_layers(&j->container->spec.layers, &root, err));
+	return user_lookup(root, &j->container->spec.user, &j->user, err);
+}
+
+static void free_user(struct job *job)
+{
+	struct user_job *j = container_of(job, struct user_job, job);
+
+	user_ids_done(&j->user);
+	linux_container_unref(j->container);
+	free(j);
+}
+
+static int find_user(struct task *t, struct linux_container *c)
+{
+	struct user_job *j = xnew(struct user_job);
+	int r;
+
+	job_init(&j->job, run_user, free_user);
+	j->container = linux_container_ref(c);
+	r = offload(t, NULL, &j->job);
+	if (r == 0) {
+		c->user = j->user;
+		j->user = (struct user_ids){0};
+	}
+	job_unref(&j->job);
+	return r;
+}
+
+int linux_container_need_filter(struct task *t, struct linux_container *c)
+{
+	if (c->filter)
+		return 0;
+	return seccomp_filter_get(t, c->spec.seccomp, c->spec.seccomp_profile, c->spec.capabilities,
+				  &c->filter);
+}
+
+static int prepare(struct task *t, struct linux_container *c)
+{
+	TRY(find_user(t, c));
+	TRY(linux_container_need_filter(t, c));
+	return cgroup_create(t, kind.cgroups, c->cgroup, &c->spec.resources);
+}
+
+int linux_container_create(struct task *t, void *sandbox, const struct container_spec *spec,
+			   void **ret_container)
+{
+	struct linux_container *c;
+	struct error why;
+	int r;
+
+	TRY(check_spec(sandbox, spec, &t->err));
+	c = container_new(sandbox, spec);
+	r = prepare(t, c);
+	if (r == 0) {
+		*ret_container = c;
+		return 0;
+	}
+	why = t->err;
+	task_shield(t, 1);
+	linux_container_remove(t, c);
+	task_shield(t, -1);
+	linux_container_forget(c);
+	return error_copy(&t->err, &why);
+}
+
+void linux_container_record(void *container, struct buf *ret)
+{
+	const struct linux_container *c = container;
+
+	buf_printf(ret, "version=1\npid=%d\nstarted=%llu\nuid=%u\ngid=%u\nhome=%s\n", c->pid,
+		   (unsigned long long)c->started, c->user.uid, c->user.gid, c->user.home ?: "/");
+	/* one a line, since there may be many */
+	buf_printf(ret, "groups=%zu\n", c->user.group_count);
+	for (size_t i = 0; i < c->user.group_count; i++)
+		buf_printf(ret, "group%zu=%u\n", i, c->user.groups[i]);
+}
+
+static void read_user(struct linux_container *c, const char *record, size_t size)
+{
+	char key[32], *home = xmalloc(size + 1);
+	int64_t count = record_number(record, size, "groups", 0);
+
+	c->user.uid = (uid_t)record_number(record, size, "uid", 0);
+	c->user.gid = (gid_t)record_number(record, size, "gid", 0);
+	if (!record_find(record, size, "home", home, size + 1))
+		home[0] = 0;
+	c->user.home = home;
+	if (count <= 0 || (size_t)count > size)
+		return;
+	c->user.groups = xcalloc((size_t)count, sizeof(*c->user.groups));
+	c->user.group_count = (size_t)count;
+	for (int64_t i = 0; i < count; i++) {
+		snprintf(key, sizeof(key), "group%lld", (long long)i);
+		c->user.groups[i] = (gid_t)record_number(record, size, key, 0);
+	}
+}
+
+static void set_exited(struct linux_container *c)
+{
+	c->life = LIFE_EXITED;
+	c->exit.finished_at = realtime_ns();
+	task_event_set(&c->exited);
+}
+
+static void on_exit_event(void *data, int events)
+{
+	struct linux_container *c = data;
+
+	loop_watch_free(c->watch);
+	c->watch = NULL;
+	set_exited(c);
+	kind.env.container_exited(kind.env.data, c->spec.id);
+}
+
+void linux_container_watch(struct linux_container *c)
+{
+	c->life = LIFE_RUNNING;
+	c->watch = loop_watch_fd(kind.env.loop, c->pidfd, LOOP_READ, "end of a container",
+				 on_exit_event, c);
+}
+
+static bool is_over(int pidfd)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+static int find_process(struct task *t, struct linux_container *c)
+{
+	char name[PIN_NAME_SIZE];
+	int r;
+
+	pin_name(name, c->spec.id, "pid");
+	r = held_get(t, name, c->pid, c->started, &c->pidfd);
+	if (r == -ERR_NOT_FOUND) {
+		/* the keeper may still tell how it ended */
+		set_exited(c);
+		return 0;
+	}
+	TRY(r);
+	if (is_over(c->pidfd))
+		set_exited(c);
+	else
+		linux_container_watch(c);
+	return 0;
+}
+
+int linux_container_recover(struct task *t, void *sandbox, const struct container_spec *spec,
+			    const void *record, size_t record_size, void **ret_container)
+{
+	struct linux_container *c = container_new(sandbox, spec);
+	int r = 0;
+
+	if (record_size) {
+		read_user(c, record, record_size);
+		c->pid = (pid_t)record_number(record, record_size, "pid", 0);
+		c->started = (uint64_t)record_number(record, record_size, "started", 0);
+		if (c->pid > 0)
+			r = find_process(t, c);
+	}
+	if (r < 0) {
+		linux_container_forget(c);
+		return r;
+	}
+	*ret_container = c;
+	return 0;
+}
+
+enum container_life linux_container_life(void *container)
+{
+	return ((struct linux_container *)container)->life;
+}
+
+int linux_container_info(void *container, struct container_info *ret_info)
+{
+	struct linux_container *c = container;
+
+	const struct sandbox_spec *s = &c->sandbox->spec;
+
+	*ret_info = (struct container_info){.pid = c->life == LIFE_RUNNING ? c->pid : 0,
+					    .user = c->user,
+					    .host_uid = c->user.uid,
+					    .host_gid = c->user.gid};
+	if (s->has_userns) {
+		ret_info->host_uid = (uid_t)id_map_outside(&s->uids, c->user.uid);
+		ret_info->host_gid = (gid_t)id_map_outside(&s->gids, c->user.gid);
+	}
+	return 0;
+}
+
+int linux_container_kill(struct task *t, void *container, int signal)
+{
+	struct linux_container *c = container;
+
+	if (c->life != LIFE_RUNNING)
+		return 0;
+	return process_signal(c->pidfd, signal, &t->err);
+}
+
+int linux_container_kill_all(struct task *t, void *container)
+{
+	struct linux_container *c = container;
+
+	if (c->life == LIFE_RUNNING)
+		TRY(process_signal(c->pidfd, SIGKILL, &t->err));
+	TRY(cgroup_kill(t, kind.cgroups, c->cgroup));
+	if (c->life == LIFE_RUNNING)
+		TRY(task_event_wait(t, &c->exited));
+	return 0;
+}
+
+/* Reaps it if it is ours; else the kernel or the keeper has the status. */
+static int find_exit(struct linux_container *c, struct error *err)
+{
+	struct exit_status status;
+
+	TRY(exit_status_find(kind.env.fdstore, c->pidfd, c->pid, c->started, &status, err));
+	c->exit.exit = status.exit;
+	c->exit.is_known = status.is_known;
+	if (status.ended_at)
+		c->exit.finished_at = status.ended_at;
+	c->has_exit = true;
+	return 0;
+}
+
+int linux_container_wait(struct task *t, void *container, struct container_exit *ret_exit)
+{
+	struct linux_container *c = container;
+	uint64_t kills = 0;
+
+	if (c->life == LIFE_CREATED)
+		return error_set(&t->err, ERR_PRECONDITION, "wait for container %s: it never ran",
+				 c->spec.id);
+	TRY(task_event_wait(t, &c->exited));
+	if (!c->has_exit)
+		TRY(find_exit(c, &t->err));
+	TRY(cgroup_kill(t, kind.cgroups, c->cgroup));
+	if (cgroup_oom_kills(kind.cgroups, c->cgroup, &kills, &t->err) == 0 && kills)
+		c->exit.is_oom_killed = true;
+	*ret_exit = c->exit;
+	return 0;
+}
+
+int linux_container_update(struct task *t, void *container, const struct resources *resources)
+{
+	struct linux_container *c = container;
+
+	return cgroup_update(t, kind.cgroups, c->cgroup, resources);
+}
+
+int linux_container_remove(struct task *t, void *container)
+{
+	struct linux_container *c = container;
+	char name[PIN_NAME_SIZE];
+
+	TRY(linux_container_kill_all(t, c));
+	if (c->life == LIFE_EXITED && !c->has_exit)
+		TRY(find_exit(c, &t->err));
+	TRY(cgroup_remove(t, kind.cgroups, c->cgroup));
+	if (c->pid > 0)
+		exit_status_forget(kind.env.fdstore, c->pid, c->started);
+	pin_name(name, c->spec.id, "pid");
+	return held_drop(t, name);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a container's spec to the plan of its first process: opens everything that comes from the
+ * host. Runs on a pool thread, so it only reads what never changes in the container and its
+ * sandbox.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/base/alloc.h"
+#include "io/base/cleanup.h"
+#include "sandbox/linux/caps.h"
+#include "sandbox/linux/kind.h"
+#include "sandbox/linux/mounts.h"
+#include "sandbox/linux/ns.h"
+#include "sandbox/linux/overlay.h"
+
+void pod_fds_done(struct pod_fds *fds)
+{
+	close_fd(fds->user);
+	close_fd(fds->net);
+	close_fd(fds->ipc);
+	close_fd(fds->pid);
+	close_fd(fds->shm);
+	*fds = POD_FDS_NONE;
+}
+
+void plan_add_cgroups(struct plan_builder *b, const struct cgroup_join *join)
+{
+	int32_t files[CGROUP_JOIN_MAX];
+	struct plan_list list;
+
+	for (size_t i = 0; i < join->file_count; i++)
+		files[i] = plan_lend_fd(b, join->files[i]);
+	list = plan_add_list(b, files, join->file_count, sizeof(*files));
+	plan_get(b)->cgroup_fds = list;
+}
+
+static void add_rlimits(struct plan_builder *b, const struct container_spec *spec)
+{
+	struct plan_rlimit *limits = xcalloc(spec->rlimit_count + 1, sizeof(*limits));
+	struct plan_list list;
+
+	for (size_t i = 0; i < spec->rlimit_count; i++) {
+		limits[i].resource = spec->rlimits[i].resource;
+		limits[i].soft = spec->rlimits[i].soft;
+		limits[i].hard = spec->rlimits[i].hard;
+	}
+	list = plan_add_list(b, limits, spec->rlimit_count, sizeof(*limits));
+	plan_get(b)->rlimits = list;
+	free(limits);
+}
+
+void plan_add_process(struct plan_builder *b, const struct linux_container *c,
+		      const struct string_list *argv)
+{
+	const struct container_spec *spec = &c->spec;
+	struct plan_list args = plan_add_vector(b, argv), env = plan_add_vector(b, &spec->envp);
+	struct plan_list groups =
+		plan_add_list(b, c->user.groups, c->user.group_count, sizeof(*c->user.groups));
+	struct plan_list filter = {0};
+	plan_string cwd = plan_add_string(b, spec->cwd && *spec->cwd ? spec->cwd : "/");
+	struct plan *plan;
+
+	if (c->filter)
+		filter = plan_add_list(b, c->filter->code, c->filter->count,
+				       sizeof(*c->filter->code));
+	add_rlimits(b, spec);
+	plan = plan_get(b);
+	plan->argv = args;
+	plan->envp = env;
+	plan->groups = groups;
+	plan->filter = filter;
+	plan->filter_flags = c->filter ? c->filter->flags : 0;
+	plan->cwd = cwd;
+	plan->uid = c->user.uid;
+	plan->gid = c->user.gid;
+	plan->capabilities = spec->capabilities & caps_all();
+	plan->ambient = spec->ambient_capabilities & caps_all();
+	plan->oom_score_adj = (int32_t)spec->resources.oom_score_adj;
+	if (spec->no_new_privs)
+		plan->flags |= PLAN_NO_NEW_PRIVS;
+	if (spec->has_tty)
+		plan->flags |= PLAN_TTY;
+	if (c->sandbox->spec.has_userns)
+		plan->flags |= PLAN_USERNS;
+}
+
+static int add_root(struct plan_builder *b, const struct linux_container *c,
+		    const struct pod_fds *pod, struct error *err)
+{
+	const struct sandbox_spec *sandbox = &c->sandbox->spec;
+	struct overlay_spec overlay = {
+		.layers = c->spec.layers,
+		.upper = c->spec.upper,
+		.work = c->spec.work,
+		.user_fd = pod->user,
+	};
+	int mount = -1;
+
+	/* the upper directory's owner is that of the container's "/" */
+	if (sandbox->has_userns && chown(c->spec.upper, (uid_t)id_map_outside(&sandbox->uids, 0),
+					 (gid_t)id_map_outside(&sandbox->gids, 0)) < 0)
+		return error_errno(err, errno, "give %s to the container's root", c->spec.upper);
+	TRY(overlay_mount(&overlay, &mount, err));
+	plan_get(b)->root_fd = plan_give_fd(b, mount);
+	return 0;
+}
+
+/* Without ".", ".." and double slashes, as if nothing were a link; from "/" on. */
+static char *clean_path(const char *path)
+{
+	char *clean = xmalloc(strlen(path) + 2), *end = clean;
+
+	while (*path) {
+		size_t n = strcspn(path, "/");
+
+		if (n == 2 && path[0] == '.' && path[1] == '.') {
+			while (end > clean && *--end != '/')
+				;
+		} else if (n && !(n == 1 && path[0] == '.')) {
+			*end++ = '/';
+			memcpy(end, path, n);
+			end += n;
+		}
+		path += n + strspn(path + n, "/");
+	}
+	if (end == clean)
+		*end++ = '/';
+	*end = 0;
+	return clean;
+}
+
+static int depth_of(const char *path)
+{
+	int depth = 0;
+
+	for (; *path; path++)
+		depth += path[0] == '/' && path[1];
+	return depth;
+}
+
+static int user_fd_of(const struct linux_container *c, const struct mount_spec *m,
+		      const struct pod_fds *pod, int *ret_fd, struct error *err)
+{
+	const struct sandbox_spec *sandbox = &c->sandbox->spec;
+
+	*ret_fd = -1;
+	if (!m->uids.count && !m->gids.count)
+		return 0;
+	if (sandbox->has_userns && id_map_equal(&m->uids, &sandbox->uids) &&
+	    id_map_equal(&m->gids, &sandbox->gids)) {
+		*ret_fd = fcntl(pod->user, F_DUPFD_CLOEXEC, 3);
+		return *ret_fd < 0 ? error_errno(err, errno, "user namespace of a mount") : 0;
+	}
+	return ns_make_user(&m->uids, &m->gids, ret_fd, err);
+}
+
+static int add_mount(struct plan_builder *b, const struct linux_container *c,
+		     const struct mount_spec *m, const struct pod_fds *pod, struct plan_mount *ret,
+		     struct error *err)
+{
+	struct mount_source source;
+	cleanup_close int user = -1;
+	cleanup_free char *target = NULL;
+
+	if (!m->target || m->target[0] != '/')
+		return error_set(err, ERR_INVALID, "mount target %s: it must be an absolute path",
+				 m->target ?: "(none)");
+	target = clean_path(m->target);
+	if (strcmp(target, "/") == 0)
+		return error_set(err, ERR_INVALID, "mount target %s: it is the root", m->target);
+	TRY(user_fd_of(c, m, pod, &user, err));
+	TRY(mount_source_open(m, user, &source, err));
+	*ret = (struct plan_mount){
+		.fd = plan_give_fd(b, source.fd),
+		.is_directory = source.is_directory,
+		.is_readonly = m->is_readonly,
+		.target = plan_add_string(b, target),
+		.options = plan_add_string(b, m->options),
+	};
+	return 0;
+}
+
+/* Parents before what lies in them, else in the order that was given. */
+static size_t *mount_order(const struct container_spec *spec)
+{
+	size_t *order = xcalloc(spec->mount_count + 1, sizeof(*order));
+	int *depths = xcalloc(spec->mount_count + 1, sizeof(*depths));
+
+	for (size_t i = 0; i < spec->mount_count; i++) {
+		cleanup_free char *target = clean_path(spec->mounts[i].target ?: "");
+		size_t at = i;
+
+		depths[i] = depth_of(target);
+		for (; at > 0 && depths[order[at - 1]] > depths[i]; at--)
+			order[at] = order[at - 1];
+		order[at] = i;
+	}
+	free(depths);
+	return order;
+}
+
+static int add_mounts(struct plan_builder *b, const struct linux_container *c,
+		      const struct pod_fds *pod, struct error *err)
+{
+	size_t count = c->spec.mount_count;
+	struct plan_mount *mounts = xcalloc(count + 1, sizeof(*mounts));
+	size_t *order = mount_order(&c->spec);
+	struct plan_list list;
+	int r = 0;
+
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = add_mount(b, c, &c->spec.mounts[order[i]], pod, &mounts[i], err);
+	list = plan_add_list(b, mounts, count, sizeof(*mounts));
+	plan_get(b)->mounts = list;
+	free(mounts);
+	free(order);
+	return r;
+}
+
+static int add_device(struct plan_builder *b, const struct device *d, bool is_userns,
+		      struct plan_device *ret, struct error *err)
+{
+	int fd = -1;
+
+	if (is_userns)
+		TRY(mount_clone(d->host_path, false, false, &fd, err));
+	*ret = (struct plan_device){
+		.path = plan_add_string(b, d->path),
+		.fd = plan_give_fd(b, fd),
+		.mode = d->mode,
+		.uid = d->uid,
+		.gid = d->gid,
+		.number = d->number,
+	};
+	return 0;
+}
+
+static int add_devices(struct plan_builder *b, const struct linux_container *c, struct error *err)
+{
+	struct device_list devices = {0};
+	struct plan_device *items;
+	struct plan_list list;
+	int r = 0;
+
+	TRY(device_list_make(&c->spec, c->spec.is_privileged, &devices, err));
+	items = xcalloc(devices.count + 1, sizeof(*items));
+	for (size_t i = 0; i < devices.count && r == 0; i++)
+		r = add_device(b, &devices.items[i], c->sandbox->spec.has_userns, &items[i], err);
+	list = plan_add_list(b, items, devices.count, sizeof(*items));
+	plan_get(b)->devices = list;
+	free(items);
+	device_list_done(&devices);
+	return r;
+}
+
+/* What the node's namespaces make different. */
+static int add_node_mounts(struct plan_builder *b, const struct linux_container *c,
+			   const struct pod_fds *pod, struct error *err)
+{
+	const struct sandbox_spec *sandbox = &c->sandbox->spec;
+	int shm = -1, sys = -1;
+
+	if (sandbox->ipc == NS_NODE)
+		TRY(mount_clone("/dev/shm", false, false, &shm, err));
+	plan_get(b)->shm_fd = shm >= 0 ? plan_give_fd(b, shm) : plan_lend_fd(b, pod->shm);
+	/* a user namespace may not make a sysfs of a network namespace that is not its own */
+	if (sandbox->has_userns && sandbox->net == NS_NODE)
+		TRY(mount_clone("/sys", true, !c->spec.is_privileged, &sys, err));
+	plan_get(b)->sys_fd = plan_give_fd(b, sys);
+	return 0;
+}
+
+/* The pipes belong to the container's user, so that /dev/stdout can be opened again. */
+static int give_stdio(const struct linux_container *c, const int stdio[3], struct error *err)
+{
+	const struct sandbox_spec *sandbox = &c->sandbox->spec;
+	int64_t uid = c->user.uid, gid = c->user.gid;
+
+	if (sandbox->has_userns) {
+		uid = id_map_outside(&sandbox->uids, c->user.uid);
+		gid = id_map_outside(&sandbox->gids, c->user.gid);
+		if (uid < 0 || gid < 0)
+			return error_set(err, ERR_INVALID,
+					 "run as %u:%u: the pod's user namespace does not have it",
+					 c->user.uid, c->user.gid);
+	}
+	for (int i = 0; i < 3; i++) {
+		struct stat st;
+
+		if (stdio[i] < 0 || fstat(stdio[i], &st) < 0 || !S_ISFIFO(st.st_mode))
+			continue;
+		if (fchown(stdio[i], (uid_t)uid, (gid_t)gid) < 0)
+			return error_errno(err, errno, "give the container its stream %d", i);
+	}
+	return 0;
+}
+
+static void add_paths(struct plan_builder *b, const struct container_spec *spec)
+{
+	struct plan_list masked, readonly;
+
+	if (spec->is_privileged)
+		return;
+	masked = plan_add_strings(b, &spec->masked_paths);
+	readonly = plan_add_strings(b, &spec->readonly_paths);
+	plan_get(b)->masked = masked;
+	plan_get(b)->readonly = readonly;
+}
+
+int container_plan_build(const struct linux_container *c, const struct pod_fds *pod,
+			 const struct cgroup_join *join, const int stdio[3],
+			 struct plan_builder *ret, struct error *err)
+{
+	const struct sandbox_spec *sandbox = &c->sandbox->spec;
+	plan_string hostname;
+	int r;
+
+	plan_init(ret, INIT_CONTAINER, stdio);
+	plan_get(ret)->net_fd = plan_lend_fd(ret, pod->net);
+	plan_get(ret)->ipc_fd = plan_lend_fd(ret, pod->ipc);
+	plan_add_cgroups(ret, join);
+	plan_add_process(ret, c, &c->spec.argv);
+	add_paths(ret, &c->spec);
+	hostname = plan_add_string(ret, sandbox->hostname && *sandbox->hostname ? sandbox->hostname
+										: NULL);
+	plan_get(ret)->hostname = hostname;
+	if (c->spec.is_readonly_root)
+		plan_get(ret)->flags |= PLAN_READONLY_ROOT;
+	if (c->spec.is_privileged)
+		plan_get(ret)->flags |= PLAN_WRITABLE_SYS;
+	if (sandbox->ipc == NS_CONTAINER)
+		plan_get(ret)->flags |= PLAN_OWN_IPC;
+	r = add_root(ret, c, pod, err);
+	if (r == 0)
+		r = add_mounts(ret, c, pod, err);
+	if (r == 0)
+		r = add_devices(ret, c, err);
+	if (r == 0)
+		r = add_node_mounts(ret, c, pod, err);
+	if (r == 0)
+		r = give_stdio(c, stdio, err);
+	if (r < 0)
+		plan_done(ret);
+	return r;
+}

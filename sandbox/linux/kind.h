@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of the linux kind: its objects and what its files offer each other. All of it runs on
+ * the loop's thread unless it says otherwise.
+ *
+ * Pins are named "<sandbox id>.net", ".ipc", ".user", ".shm", ".init" (the PID 1) and
+ * "<container id>.pid"; the cgroup of a container is "<parent>/<container id>".
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "io/base/arena.h"
+#include "io/base/list.h"
+#include "io/offload.h"
+#include "recovery/pin.h"
+#include "sandbox/linux/cgroup.h"
+#include "sandbox/linux/plan.h"
+#include "sandbox/linux/seccomp.h"
+#include "sandbox/linux/spawner.h"
+#include "sandbox/sandboxer.h"
+
+/* What an id may have, so that the names made of it fit. */
+#define ID_MAX 72
+/* A pin's name with its NUL. */
+#define PIN_NAME_SIZE (ID_MAX + 8)
+/* What copies of a spec may take. */
+#define SPEC_ARENA_CAP (16 * 1024 * 1024)
+
+/* The one instance; filled by init. */
+struct linux_kind {
+	struct sandboxer_env env;
+	struct spawner *spawner;
+	struct cgroups *cgroups;
+	int pid1_program; /* memfd */
+};
+
+extern struct linux_kind kind;
+
+struct linux_sandbox {
+	struct arena *arena;
+	struct sandbox_spec spec; /* a copy, never changed */
+	struct list containers;
+	int pid1; /* pidfd of the PID 1, or −1 */
+	pid_t pid1_pid;
+	struct loop_watch *pid1_watch;
+	bool is_up;
+	uint64_t pid1_started;
+	atomic_int refs; /* the handle's, and one for each job that reads the spec */
+};
+
+struct linux_container {
+	struct arena *arena;
+	struct container_spec spec; /* a copy, never changed */
+	struct linux_sandbox *sandbox;
+	struct list node;
+	char *cgroup;		       /* in the arena */
+	struct user_ids user;	       /* never changed once found */
+	struct seccomp_filter *filter; /* NULL: unconfined, or not yet asked for */
+	enum container_life life;
+	int pidfd; /* -1 when there is no process */
+	pid_t pid;
+	uint64_t started; /* clock ticks since boot, recovery/exit_status.h */
+	struct loop_watch *watch;
+	struct task_event exited;
+	bool has_exit;
+	struct container_exit exit;
+	atomic_int refs;
+};
+
+/* sandbox.c */
+
+struct linux_sandbox *linux_sandbox_ref(struct linux_sandbox *s);
+/* Any thread. */
+void linux_sandbox_unref(struct linux_sandbox *s);
+int linux_sandbox_create(struct task *t, const struct sandbox_spec *spec, void **ret_sandbox);
+int linux_sandbox_recover(struct task *t, const struct sandbox_spec *spec, const void *record,
+			  size_t record_size, void **ret_sandbox);
+void linux_sandbox_record(void *sandbox, struct buf *ret);
+bool linux_sandbox_is_up(void *sandbox);
+int linux_sandbox_stop(struct task *t, void *sandbox);
+int linux_sandbox_remove(struct task *t, void *sandbox);
+const char *linux_sandbox_netns(void *sandbox);
+void linux_sandbox_forget(void *sandbox);
+/* The name of a pin of id. */
+void pin_name(char name[PIN_NAME_SIZE], const char *id, const char *suffix);
+
+/* held.c: pidfds that must outlive us: pinned, or with the keeper where the kernel can't. */
+
+/* What is recorded beside the pid, to find it again. */
+int held_put(struct task *t, const char *name, int pidfd, pid_t pid, uint64_t *ret_started);
+/* ERR_NOT_FOUND. */
+int held_get(struct task *t, const char *name, pid_t pid, uint64_t started, int *ret_pidfd);
+int held_drop(struct task *t, const char *name);
+
+/* container.c */
+
+struct linux_container *linux_container_ref(struct linux_container *c);
+/* Any thread. */
+void linux_container_unref(struct linux_container *c);
+int linux_container_create(struct task *t, void *sandbox, const struct container_spec *spec,
+			   void **ret_container);
+int linux_container_recover(struct task *t, void *sandbox, const struct container_spec *spec,
+			    const void *record, size_t record_size, void **ret_container);
+void linux_container_record(void *container, struct buf *ret);
+enum container_life linux_container_life(void *container);
+int linux_container_info(void *container, struct container_info *ret_info);
+int linux_container_kill(struct task *t, void *container, int signal);
+int linux_container_kill_all(struct task *t, void *container);
+int linux_container_wait(struct task *t, void *container, struct container_exit *ret_exit);
+int linux_container_update(struct task *t, void *container, const struct resources *resources);
+int linux_container_remove(struct task *t, void *container);
+void linux_container_forget(void *container);
+/* Reports its exit from now on. */
+void linux_container_watch(struct linux_container *c);
+/* Fills c->filter when the spec has one. */
+int linux_container_need_filter(struct task *t, struct linux_container *c);
+
+/* container_start.c */
+
+int linux_container_start(struct task *t, void *container, const struct container_stdio *stdio,
+			  int (*commit)(struct task *t, void *data), void *data, int *ret_master);
+
+/* exec.c */
+
+int linux_container_exec(struct task *t, void *container, const struct exec_spec *spec,
+			 const struct container_stdio *stdio, struct exec_process *ret_process);
+int linux_container_exec_kill(struct task *t, void *container, const char *exec_id);
+int linux_container_exec_done(struct task *t, void *container, const char *exec_id);
+
+/* container_plan.c */
+
+/* What a container gets from its pod; -1 for what is the node's. Owned. */
+struct pod_fds {
+	int user, net, ipc, pid, shm;
+};
+
+#define POD_FDS_NONE ((struct pod_fds){-1, -1, -1, -1, -1})
+
+void pod_fds_done(struct pod_fds *fds);
+/* The plan of the container's first process, not sealed. Lends it pod's and join's descriptors.
+ * Blocks: for offload. filter may be NULL. */
+int container_plan_build(const struct linux_container *c, const struct pod_fds *pod,
+			 const struct cgroup_join *join, const int stdio[3],
+			 struct plan_builder *ret, struct error *err);
+/* The plan's part that an exec has too: ids, capabilities, filter, limits, environment. */
+void plan_add_process(struct plan_builder *b, const struct linux_container *c,
+		      const struct string_list *argv);
+void plan_add_cgroups(struct plan_builder *b, const struct cgroup_join *join);
+
+/* control.c: the server's end of init/protocol.h. */
+
+enum control_event { CONTROL_READY, CONTROL_CLOSED };
+
+/* Waits for the helper's next word; INIT_FAILED is the error it describes, prefixed with what. The
+ * terminal's master, if one came, is stored in *ret_master (which may be NULL). */
+int control_wait(struct task *t, int control, const char *what, enum control_event *ret_event,
+		 int *ret_master);
+int control_go(int control, struct error *err);
+/* What a report says; for control_wait() and tests. */
+int control_error(const struct init_report *report, const char *what, struct error *err);
+
+/* record.c: records are lines of "key=value". */
+
+/* The value of key, in memory of the caller's buffer; false when it is not there. */
+bool record_find(const char *record, size_t size, const char *key, char *ret_value,
+		 size_t value_size);
+int64_t record_number(const char *record, size_t size, const char *key, int64_t fallback);

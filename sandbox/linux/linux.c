@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The linux kind: containers by namespaces and cgroups, in our own code. */
+#include <errno.h>
+
+#include "io/base/cleanup.h"
+#include "io/embed.h"
+#include "sandbox/linux/kind.h"
+#include "sandbox/linux/linux.h"
+
+struct linux_kind kind = {.pid1_program = -1};
+
+extern const char pid1_program[], pid1_program_end[];
+
+static void linux_shutdown(void)
+{
+	spawner_free(kind.spawner);
+	cgroups_free(kind.cgroups);
+	close_fd(kind.pid1_program);
+	seccomp_cache_done();
+	kind = (struct linux_kind){.pid1_program = -1};
+}
+
+static int linux_init(const struct sandboxer_env *env, struct error *err)
+{
+	int r;
+
+	kind.env = *env;
+	r = embed_memfd("crisp-pid1", pid1_program, pid1_program_end, &kind.pid1_program, err);
+	if (r == 0 && !(kind.cgroups = cgroups_probe(err)))
+		r = -(int)err->code;
+	if (r == 0 && !(kind.spawner = spawner_new(env->loop, err)))
+		r = -(int)err->code;
+	if (r < 0)
+		linux_shutdown();
+	return r;
+}
+
+const struct sandboxer linux_sandboxer = {
+	.name = "linux",
+	.features = {.recursive_readonly_mounts = true,
+		     .user_namespaces = true,
+		     .supplemental_groups_policy = true},
+	.init = linux_init,
+	.shutdown = linux_shutdown,
+	.sandbox_create = linux_sandbox_create,
+	.sandbox_recover = linux_sandbox_recover,
+	.sandbox_record = linux_sandbox_record,
+	.sandbox_is_up = linux_sandbox_is_up,
+	.sandbox_stop = linux_sandbox_stop,
+	.sandbox_remove = linux_sandbox_remove,
+	.sandbox_netns = linux_sandbox_netns,
+	.sandbox_forget = linux_sandbox_forget,
+	.container_create = linux_container_create,
+	.container_recover = linux_container_recover,
+	.container_record = linux_container_record,
+	.container_start = linux_container_start,
+	.container_life = linux_container_life,
+	.container_info = linux_container_info,
+	.container_kill = linux_container_kill,
+	.container_kill_all = linux_container_kill_all,
+	.container_wait = linux_container_wait,
+	.container_exec = linux_container_exec,
+	.container_exec_kill = linux_container_exec_kill,
+	.container_exec_done = linux_container_exec_done,
+	.container_update = linux_container_update,
+	.container_remove = linux_container_remove,
+	.container_forget = linux_container_forget,
+};

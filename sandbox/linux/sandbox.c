@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sandboxes: namespaces and a /dev/shm that only pins hold, and, where the pod shares its pid
+ * namespace, a PID 1. Peculiar: removing needs nothing but the id, so it works after any crash.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/base/alloc.h"
+#include "io/base/cleanup.h"
+#include "sandbox/linux/kind.h"
+#include "sandbox/linux/ns.h"
+#include "sandbox/linux/spec_copy.h"
+#include "sandbox/linux/sysctl.h"
+
+struct ns_job {
+	struct job job;
+	struct linux_sandbox *sandbox;
+	struct ns_set set;
+	int shm;
+};
+
+void pin_name(char name[PIN_NAME_SIZE], const char *id, const char *suffix)
+{
+	snprintf(name, PIN_NAME_SIZE, "%s.%s", id, suffix);
+}
+
+struct linux_sandbox *linux_sandbox_ref(struct linux_sandbox *s)
+{
+	atomic_fetch_add(&s->refs, 1);
+	return s;
+}
+
+void linux_sandbox_unref(struct linux_sandbox *s)
+{
+	if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
+		return;
+	arena_free(s->arena);
+	free(s);
+}
+
+static struct linux_sandbox *sandbox_new(const struct sandbox_spec *spec)
+{
+	struct linux_sandbox *s = xnew(struct linux_sandbox);
+
+	s->arena = arena_new(SPEC_ARENA_CAP);
+	sandbox_spec_copy(s->arena, spec, &s->spec);
+	list_init(&s->containers);
+	s->pid1 = -1;
+	atomic_init(&s->refs, 1);
+	return s;
+}
+
+void linux_sandbox_forget(void *sandbox)
+{
+	struct linux_sandbox *s = sandbox;
+
+	if (!s)
+		return;
+	loop_watch_free(s->pid1_watch);
+	s->pid1_watch = NULL;
+	close_fd(s->pid1);
+	s->pid1 = -1;
+	linux_sandbox_unref(s);
+}
+
+static int check_spec(const struct sandbox_spec *spec, struct error *err)
+{
+	if (!spec->id || !*spec->id || strchr(spec->id, '/') || strlen(spec->id) > ID_MAX)
+		return error_set(err, ERR_INVALID, "sandbox id %s", spec->id ?: "(none)");
+	TRY(cgroup_path_check(spec->cgroup_parent, err));
+	TRY(sysctl_check(spec, err));
+	if (!spec->has_userns)
+		return 0;
+	if (spec->pid == NS_NODE || spec->ipc == NS_NODE)
+		return error_set(err, ERR_UNIMPLEMENTED,
+				 "pod with a user namespace and the node's pid or ipc namespace: "
+				 "the kernel does not let them go together");
+	if (id_map_outside(&spec->uids, 0) < 0 || id_map_outside(&spec->gids, 0) < 0)
+		return error_set(err, ERR_INVALID, "user namespace: its maps must have id 0");
+	return 0;
+}
+
+static int run_ns(struct job *job, struct error *err)
+{
+	struct ns_job *j = container_of(job, struct ns_job, job);
+	const struct sandbox_spec *spec = &j->sandbox->spec;
+	uid_t uid = 0;
+	gid_t gid = 0;
+
+	TRY(ns_make(spec, &j->set, err));
+	if (spec->ipc == NS_NODE || spec->ipc == NS_CONTAINER)
+		return 0;
+	if (spec->has_userns) {
+		uid = (uid_t)id_map_outside(&spec->uids, 0);
+		gid = (gid_t)id_map_outside(&spec->gids, 0);
+	}
+	return ns_make_shm(spec->shm_size, uid, gid, &j->shm, err);
+}
+
+static void free_ns(struct job *job)
+{
+	struct ns_job *j = container_of(job, struct ns_job, job);
+
+	ns_set_done(&j->set);
+	close_fd(j->shm);
+	linux_sandbox_unref(j->sandbox);
+	free(j);
+}
+
+static int pin_one(struct task *t, const struct linux_sandbox *s, const char *suffix, int fd)
+{
+	char name[PIN_NAME_SIZE];
+
+	if (fd < 0)
+		return 0;
+	pin_name(name, s->spec.id, suffix);
+	return pins_put(t, kind.env.pins, name, fd);
+}
+
+static int make_namespaces(struct task *t, struct linux_sandbox *s, int *ret_user)
+{
+	struct ns_job *j = xnew(struct ns_job);
+	char name[PIN_NAME_SIZE];
+	int r;
+
+	job_init(&j->job, run_ns, free_ns);
+	j->sandbox = linux_sandbox_ref(s);
+	j->set = NS_SET_NONE;
+	j->shm = -1;
+	r = offload(t, NULL, &j->job);
+	if (r == 0)
+		r = pin_one(t, s, "user", j->set.user);
+	if (r == 0)
+		r = pin_one(t, s, "net", j->set.net);
+	if (r == 0)
+		r = pin_one(t, s, "ipc", j->set.ipc);
+	if (r == 0 && j->shm >= 0) {
+		pin_name(name, s->spec.id, "shm");
+		r = pins_put_mount(t, kind.env.pins, name, j->shm);
+	}
+	if (r == 0)
+		*ret_user = take_fd(&j->set.user);
+	job_unref(&j->job);
+	return r;
+}
+
+static void on_pid1_exit(void *data, int events)
+{
+	struct linux_sandbox *s = data;
+
+	/* readable for ever from now on */
+	loop_watch_free(s->pid1_watch);
+	s->pid1_watch = NULL;
+	if (!s->is_up)
+		return;
+	s->is_up = false;
+	kind.env.sandbox_exited(kind.env.data, s->spec.id);
+}
+
+static void watch_pid1(struct linux_sandbox *s)
+{
+	s->pid1_watch = loop_watch_fd(kind.env.loop, s->pid1, LOOP_READ, "end of a pod's PID 1",
+				      on_pid1_exit, s);
+}
+
+static int plan_pid1(struct plan_builder *plan, int *ret_control, struct error *err)
+{
+	static const int no_stdio[3] = {-1, -1, -1};
+	int root = -1;
+
+	plan_init(plan, INIT_PID1, no_stdio);
+	TRY(ns_make_shm(4096, 0, 0, &root, err));
+	plan_get(plan)->root_fd = plan_give_fd(plan, root);
+	plan_get(plan)->exec_fd = plan_lend_fd(plan, kind.pid1_program);
+	return plan_seal(plan, ret_control, err);
+}
+
+/* It waits until it is pinned, so that one that nobody knows can't be left behind. */
+static int start_pid1(struct task *t, struct linux_sandbox *s, int user)
+{
+	struct birth birth = {.user_fd = user,
+			      .pid_fd = -1,
+			      .clone_fd = -1,
+			      .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS};
+	cleanup_close int control = -1;
+	char name[PIN_NAME_SIZE];
+	enum control_event event;
+	int r = plan_pid1(&birth.plan, &control, &t->err);
+
+	if (r == 0)
+		r = spawner_start(t, kind.spawner, &birth, &s->pid1, &s->pid1_pid);
+	plan_done(&birth.plan);
+	TRY(r);
+	pin_name(name, s->spec.id, "init");
+	TRY(held_put(t, name, s->pid1, s->pid1_pid, &s->pid1_started));
+	TRY(control_go(control, &t->err));
+	TRY(control_wait(t, control, "start the pod's PID 1", &event, NULL));
+	watch_pid1(s);
+	return 0;
+}
+
+static int bring_up(struct task *t, struct linux_sandbox *s)
+{
+	cleanup_close int user = -1;
+
+	TRY(make_namespaces(t, s, &user));
+	if (s->spec.pid == NS_POD)
+		TRY(start_pid1(t, s, user));
+	s->is_up = true;
+	return 0;
+}
+
+int linux_sandbox_create(struct task *t, const struct sandbox_spec *spec, void **ret_sandbox)
+{
+	struct linux_sandbox *s;
+	struct error why;
+	int r;
+
+	TRY(check_spec(spec, &t->err));
+	s = sandbox_new(spec);
+	r = bring_up(t, s);
+	if (r == 0) {
+		*ret_sandbox = s;
+		return 0;
+	}
+	why = t->err;
+	task_shield(t, 1);
+	linux_sandbox_remove(t, s);
+	task_shield(t, -1);
+	linux_sandbox_forget(s);
+	return error_copy(&t->err, &why);
+}
+
+void linux_sandbox_record(void *sandbox, struct buf *ret)
+{
+	const struct linux_sandbox *s = sandbox;
+
+	buf_printf(ret, "version=1\npid1=%d\npid1_started=%llu\n", s->pid1_pid,
+		   (unsigned long long)s->pid1_started);
+}
+
+/* 1 when the pin is there (or not wanted), 0 when not. */
+static int has_pin(struct task *t, const struct linux_sandbox *s, bool is_wanted,
+		   const char *suffix)
+{
+	char name[PIN_NAME_SIZE];
+	cleanup_close int fd = -1;
+	int r;
+
+	if (!is_wanted)
+		return 1;
+	pin_name(name, s->spec.id, suffix);
+	r = pins_get(t, kind.env.pins, name, &fd);
+	if (r == -ERR_NOT_FOUND)
+		return 0;
+	return r < 0 ? r : 1;
+}
+
+static int find_pid1(struct task *t, struct linux_sandbox *s)
+{
+	char name[PIN_NAME_SIZE];
+	int r;
+
+	if (s->spec.pid != NS_POD)
+		return 1;
+	pin_name(name, s->spec.id, "init");
+	r = held_get(t, name, s->pid1_pid, s->pid1_started, &s->pid1);
+	if (r == -ERR_NOT_FOUND)
+		return 0;
+	TRY(r);
+	watch_pid1(s);
+	return 1;
+}
+
+/* Whether all that holds it up is still there. */
+static int find_up(struct task *t, struct linux_sandbox *s)
+{
+	int user = has_pin(t, s, s->spec.has_userns, "user");
+	int net = user < 0 ? user : has_pin(t, s, s->spec.net != NS_NODE, "net");
+	int ipc = net < 0 ? net : has_pin(t, s, s->spec.ipc != NS_NODE, "ipc");
+	int init = ipc < 0 ? ipc : find_pid1(t, s);
+
+	if (init < 0)
+		return init;
+	s->is_up = user && net && ipc && init;
+	return 0;
+}
+
+int linux_sandbox_recover(struct task *t, const struct sandbox_spec *spec, const void *record,
+			  size_t record_size, void **ret_sandbox)
+{
+	struct linux_sandbox *s = sandbox_new(spec);
+	int r = 0;
+
+	if (record_size) {
+		s->pid1_pid = (pid_t)record_number(record, record_size, "pid1", 0);
+		s->pid1_started = (uint64_t)record_number(record, record_size, "pid1_started", 0);
+		r = find_up(t, s);
+	}
+	if (r < 0) {
+		linux_sandbox_forget(s);
+		return r;
+	}
+	*ret_sandbox = s;
+	return 0;
+}
+
+bool linux_sandbox_is_up(void *sandbox)
+{
+	return ((struct linux_sandbox *)sandbox)->is_up;
+}
+
+/* After this no process is in the pod's pid namespace. */
+static int end_pid1(struct task *t, struct linux_sandbox *s)
+{
+	char name[PIN_NAME_SIZE];
+	struct process_exit exit;
+
+	pin_name(name, s->spec.id, "init");
+	if (s->pid1 < 0) {
+		int r = held_get(t, name, s->pid1_pid, s->pid1_started, &s->pid1);
+
+		if (r < 0)
+			return r == -ERR_NOT_FOUND ? 0 : r;
+	}
+	TRY(process_signal(s->pid1, SIGKILL, &t->err));
+	loop_watch_free(s->pid1_watch);
+	s->pid1_watch = NULL;
+	TRY(task_wait_fd(t, s->pid1, LOOP_READ));
+	/* ours, or already somebody else's to reap */
+	process_reap(s->pid1, &exit, &t->err);
+	TRY(held_drop(t, name));
+	close_fd(s->pid1);
+	s->pid1 = -1;
+	return 0;
+}
+
+static int drop_pin(struct task *t, const struct linux_sandbox *s, const char *suffix)
+{
+	char name[PIN_NAME_SIZE];
+
+	pin_name(name, s->spec.id, suffix);
+	return pins_drop(t, kind.env.pins, name);
+}
+
+int linux_sandbox_stop(struct task *t, void *sandbox)
+{
+	struct linux_sandbox *s = sandbox;
+
+	s->is_up = false;
+	list_for_each(c, &s->containers, struct linux_container, node)
+		if (c->life == LIFE_RUNNING)
+			TRY(cgroup_kill(t, kind.cgroups, c->cgroup));
+	if (s->spec.pid == NS_POD)
+		TRY(end_pid1(t, s));
+	return drop_pin(t, s, "net");
+}
+
+int linux_sandbox_remove(struct task *t, void *sandbox)
+{
+	static const char *const suffixes[] = {"ipc", "user", "shm"};
+	struct linux_sandbox *s = sandbox;
+
+	TRY(linux_sandbox_stop(t, s));
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		TRY(drop_pin(t, s, suffixes[i]));
+	if (s->spec.has_own_parent)
+		TRY(cgroup_remove(t, kind.cgroups, s->spec.cgroup_parent));
+	return 0;
+}
+
+const char *linux_sandbox_netns(void *sandbox)
+{
+	return NULL;
+}
