@@ -222,8 +222,7 @@ static bool run_together(struct flush *f)
 			goto lost;
 		r = run_ops(c, w, &err);
 		set_result(w, r, &err);
-		if (sqlite3_get_autocommit(c->db))
-			return false;
+		/* fails if the error took the whole transaction along */
 		if (r < 0 && run_sql(c, rollback_to_sql, &err) < 0)
 			goto lost;
 		if (run_sql(c, release_sql, &err) < 0)

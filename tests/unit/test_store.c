@@ -307,6 +307,43 @@ static int count_intent(void *data, const struct intent_row *row)
 	return 0;
 }
 
+static int wrong_results[3];
+
+static void on_wrong(void *data, int result, const struct error *err)
+{
+	wrong_results[(intptr_t)data] = result;
+}
+
+static void commit_half_wrong_among_others(struct task *t)
+{
+	static const char *const ids[] = {"before", "half", "after"};
+
+	for (int i = 0; i < 3; i++) {
+		struct sandbox_row row = sandbox(ids[i]);
+		struct store_batch b = {0};
+
+		batch_sandbox_put(&b, &row);
+		row.id = "none";
+		row.kind = NULL;
+		if (i == 1)
+			batch_sandbox_put(&b, &row);
+		store_commit_later(s, &b, on_wrong, (void *)(intptr_t)i);
+	}
+	assert_int_equal(store_meta_put(t, s, "wait", "1"), 0);
+	assert_int_equal(wrong_results[0], 0);
+	assert_int_equal(wrong_results[1], -ERR_INTERNAL);
+	assert_int_equal(wrong_results[2], 0);
+}
+
+static void wrong_batch_in_a_group_leaves_nothing(void **state)
+{
+	struct store_counters before = store_counters(s);
+
+	run(commit_half_wrong_among_others);
+	assert_int_equal(count_sandboxes(), 2);
+	assert_int_equal(store_counters(s).transactions - before.transactions, 1);
+}
+
 static void batch_is_all_or_nothing(void **state)
 {
 	int intents = 0;
@@ -644,6 +681,7 @@ int main(void)
 		T(each_goes_oldest_first_and_stops_when_told),
 		T(thousand_writers_share_transactions_and_not_errors),
 		T(batch_is_all_or_nothing),
+		T(wrong_batch_in_a_group_leaves_nothing),
 		T(images_are_synced_and_the_rest_is_not),
 		T(wal_is_copied_back),
 		T(cancelled_writer_leaves_its_row),
