@@ -431,7 +431,7 @@ func TestDescriptorLimit(t *testing.T) {
 		conns = append(conns, conn)
 	}
 	for _, conn := range conns {
-		conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		conn.SetReadDeadline(time.Now().Add(60 * time.Millisecond))
 		if _, err := conn.Read(make([]byte, 1)); err == io.EOF {
 			refused++
 		}
