@@ -218,6 +218,40 @@ static int collect_ids(void *data, const struct sandbox_row *row)
 	return row->id[0] == 'm' ? -ERR_DENIED : 0;
 }
 
+static int count_image(void *data, const struct image_row *row)
+{
+	return ++*(int *)data, 0;
+}
+
+static int count_layer(void *data, const struct layer_row *row)
+{
+	return ++*(int *)data, 0;
+}
+
+static void put_and_delete_image(struct task *t)
+{
+	const struct image_row image = {.id = "i"}, other = {.id = "j"};
+	const struct layer_row layer = {.chain_id = "i"}, lower = {.chain_id = "j"};
+
+	assert_int_equal(store_image_put(t, s, &image), 0);
+	assert_int_equal(store_image_put(t, s, &other), 0);
+	assert_int_equal(store_layer_put(t, s, &layer), 0);
+	assert_int_equal(store_layer_put(t, s, &lower), 0);
+	assert_int_equal(store_image_delete(t, s, "i"), 0);
+	assert_int_equal(store_layer_delete(t, s, "j"), 0);
+}
+
+static void images_and_layers_are_deleted_by_name(void **state)
+{
+	int images = 0, layers = 0;
+
+	run(put_and_delete_image);
+	assert_int_equal(store_image_each(s, count_image, &images, NULL), 0);
+	assert_int_equal(store_layer_each(s, count_layer, &layers, NULL), 0);
+	assert_int_equal(images, 1);
+	assert_int_equal(layers, 1);
+}
+
 static void each_goes_oldest_first_and_stops_when_told(void **state)
 {
 	char ids[16] = "";
@@ -447,9 +481,12 @@ static void ask_more(void *data, int result, const struct error *err)
 
 static void closing_writes_what_is_queued(void **state)
 {
+	struct store_batch empty = {0};
 	char *value = NULL;
 
 	order_count = 0;
+	/* nothing to do is done too */
+	store_commit_later(s, &empty, note_done, (void *)7);
 	for (int i = 0; i < 3; i++) {
 		struct store_batch b = {0};
 
@@ -457,9 +494,10 @@ static void closing_writes_what_is_queued(void **state)
 		store_commit_later(s, &b, i == 2 ? ask_more : note_done, (void *)(intptr_t)i);
 	}
 	reopen();
-	assert_int_equal(order_count, 3);
+	assert_int_equal(order_count, 4);
+	assert_int_equal(order_seen[0], 7);
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(order_seen[i], i);
+		assert_int_equal(order_seen[i + 1], i);
 	assert_int_equal(store_meta_get(s, "last", &value, NULL), 0);
 	assert_string_equal(value, "2");
 	free(value);
@@ -678,6 +716,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 	const struct CMUnitTest tests[] = {
 		T(rows_survive_a_restart_unchanged),
+		T(images_and_layers_are_deleted_by_name),
 		T(each_goes_oldest_first_and_stops_when_told),
 		T(thousand_writers_share_transactions_and_not_errors),
 		T(batch_is_all_or_nothing),

@@ -370,6 +370,47 @@ static void damaged_row_is_left_out_and_reported(void **state)
 	run(put_damageable);
 }
 
+static void damage_root_of(const char *name)
+{
+	sqlite3_stmt *stmt;
+	sqlite3 *db;
+	off_t page;
+	int fd;
+
+	assert_int_equal(sqlite3_open(db_path, &db), SQLITE_OK);
+	sqlite3_prepare_v2(db, "SELECT rootpage FROM sqlite_schema WHERE name = ?", -1, &stmt,
+			   NULL);
+	sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
+	assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+	page = sqlite3_column_int(stmt, 0);
+	sqlite3_finalize(stmt);
+	sqlite3_close(db);
+	fd = open(db_path, O_WRONLY);
+	assert_int_equal(pwrite(fd, "damaged!", 8, (page - 1) * 4096), 8);
+	close(fd);
+}
+
+static void damaged_index_costs_no_row_and_damaged_table_is_said(void **state)
+{
+	struct error err = {0};
+	char ids[8] = "";
+
+	run(put_damageable);
+	store_close(take_ptr(s));
+	damage_root_of("sqlite_autoindex_sandboxes_1");
+	open_store();
+	assert_int_equal(store_sandbox_each(s, check_undamaged, ids, &err), 0);
+	assert_string_equal(ids, "012");
+	store_close(take_ptr(s));
+	damage_root_of("sandboxes");
+	open_store();
+	err = (struct error){0};
+	assert_true(store_sandbox_each(s, check_undamaged, ids, &err) != 0);
+	assert_int_equal(err.code, ERR_INTERNAL);
+	assert_non_null(strstr(err.text, "damaged"));
+	assert_string_equal(ids, "012");
+}
+
 /* --- the n-th call fails, for every n --- */
 
 /* SQLite's own VFS with one fault: call number fault_at and, if it lasts, all after it. */
@@ -672,6 +713,7 @@ int main(void)
 		T(full_disk_is_an_answer_not_an_end),
 		T(locked_file_is_unavailable),
 		T(damaged_row_is_left_out_and_reported),
+		T(damaged_index_costs_no_row_and_damaged_table_is_said),
 		T(every_failing_call_is_answered_truly),
 		T(every_failing_call_of_open_is_reported),
 	};
