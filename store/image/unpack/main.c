@@ -47,7 +47,34 @@ struct unpack {
 	struct buf opaque;
 	struct error err;
 	int *lowers;
+	bool is_begun;
 };
+
+/*
+ * Read before the stream: a link. libarchive loses the target of the first link of an archive when
+ * that stands in a PAX record only, as Go writes it when no character of it is ASCII.
+ */
+static const void *make_prelude(size_t *ret_size)
+{
+	static char h[512];
+	unsigned sum = 0;
+
+	memcpy(h, "prelude", 7);
+	memcpy(h + 100, "0000644", 8);
+	memcpy(h + 108, "0000000", 8);
+	memcpy(h + 116, "0000000", 8);
+	memcpy(h + 124, "00000000000", 12);
+	memcpy(h + 136, "00000000000", 12);
+	memset(h + 148, ' ', 8);
+	h[156] = '2';
+	h[157] = 'x';
+	memcpy(h + 257, "ustar\00000", 8);
+	for (size_t i = 0; i < sizeof(h); i++)
+		sum += (unsigned char)h[i];
+	snprintf(h + 148, 8, "%06o", sum);
+	*ret_size = sizeof(h);
+	return h;
+}
 
 static int clone_lowers(struct unpack *u)
 {
@@ -102,8 +129,15 @@ static int lock_in(struct unpack *u)
 static ssize_t read_stream(struct archive *a, void *data, const void **ret)
 {
 	struct unpack *u = data;
-	ssize_t n = stream_next(&u->stream, ret);
+	size_t prelude;
+	ssize_t n;
 
+	if (!u->is_begun) {
+		u->is_begun = true;
+		*ret = make_prelude(&prelude);
+		return (ssize_t)prelude;
+	}
+	n = stream_next(&u->stream, ret);
 	if (n < 0)
 		archive_set_error(a, EIO, "%s", u->err.text);
 	return n < 0 ? ARCHIVE_FATAL : n;
@@ -112,8 +146,10 @@ static ssize_t read_stream(struct archive *a, void *data, const void **ret)
 static int read_entries(struct unpack *u, struct archive *a)
 {
 	struct archive_entry *e;
-	int r;
+	int r = archive_read_next_header(a, &e);
 
+	if (r != ARCHIVE_OK)
+		return error_set(&u->err, ERR_INTERNAL, "libarchive can't read a tar");
 	for (;;) {
 		r = archive_read_next_header(a, &e);
 		if (r == ARCHIVE_EOF)
@@ -135,8 +171,7 @@ static int unpack(struct unpack *u)
 	int r;
 
 	TRY(stream_open(&u->stream, UNPACK_STREAM, u->tree.max_bytes, &u->err));
-	if (!a || archive_read_support_format_tar(a) != ARCHIVE_OK ||
-	    archive_read_support_format_empty(a) != ARCHIVE_OK)
+	if (!a || archive_read_support_format_tar(a) != ARCHIVE_OK)
 		return error_set(&u->err, ERR_INTERNAL, "libarchive can't read tar");
 	r = archive_read_open(a, u, NULL, read_stream, NULL) == ARCHIVE_OK
 		    ? read_entries(u, a)
