@@ -13,7 +13,9 @@
  *     crisp-keeper   the connected datagram socket that takes our messages
  *
  * and the kept ones follow. The socket is inherited and has no name that anybody else could
- * connect to (CVE-2020-15257); with systemd it is $NOTIFY_SOCKET.
+ * connect to (CVE-2020-15257); with systemd it is $NOTIFY_SOCKET, which counts if $FDSTORE, the
+ * number of descriptors that systemd 254 says it keeps, isn't 0 (for an older systemd, the unit
+ * file sets it).
  *
  * A name holds one descriptor: a put replaces (systemd would collect several, so it is told to
  * remove first). A message that was sent is in the keeper's queue: kill -9 right after a put keeps

@@ -20,14 +20,17 @@
 
 /* Descriptor numbers in the keeper stay below it. */
 #define KEEPER_FD_MAX 20480
-/* restart_delay_ms: at once when the server had lived a second, else 10 ms, doubling up to 1 s. */
+/* At once if the server had lived for a second, else after 0, 10, 20, 40 … 1000 ms. */
 #define KEEPER_DELAY_AUTO (-1)
 
 /*
  * Runs the server: this program (its path, so that a new binary is used; the running one when that
- * can't be executed) with argv, NULL-terminated, without --keep. SIGHUP, SIGTERM and SIGINT go to
- * the server; after the latter two the keeper ends with it. A server that exits (not: is killed)
- * before any was ever ready isn't started again, since its configuration is wrong. Never returns
- * before the end; returns the status to exit with (128 + signal if the server was killed).
+ * can't be executed) with argv, NULL-terminated, without --keep; argv must live on. Before threads
+ * are made; every descriptor above 2 is closed. restart_delay_ms: before each new start.
+ *
+ * SIGTERM and SIGINT are passed on, and the keeper ends with the server; SIGHUP, SIGUSR1 and
+ * SIGUSR2 are passed on. A server that exits (not: is killed) before any was ever ready isn't
+ * started again, since something is wrong with its configuration. Returns the status to exit with:
+ * the server's, 128 + signal if it was killed.
  */
 int keeper_main(char **argv, int restart_delay_ms);

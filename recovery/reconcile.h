@@ -13,8 +13,6 @@ struct reconcile;
 /* Reads the open intents. At start, before the loop runs and before new ones can be begun. NULL
  * with err set. */
 struct reconcile *reconcile_load(struct store *s, struct error *err);
-/* Finishes or undoes all of them; returns how many stay open. Frees r. Each gets
- * RECONCILE_LIMIT_MS; the task's own deadline and cancellation don't count. */
+/* Finishes or undoes all of them; returns how many stay open. Frees r. Each gets TASK_SHIELD_NS;
+ * the task's own deadline and cancellation don't count. */
 size_t reconcile_run(struct task *t, struct reconcile *r);
-
-#define RECONCILE_LIMIT_MS 60000
