@@ -183,6 +183,7 @@ static int add_mount(struct plan_builder *b, const struct linux_container *c,
 		.is_readonly = m->is_readonly,
 		.target = plan_add_string(b, target),
 		.options = plan_add_string(b, m->options),
+		.sub_path = plan_add_string(b, source.sub_path),
 	};
 	return 0;
 }

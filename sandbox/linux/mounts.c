@@ -91,28 +91,6 @@ static int set_attributes(int mount, const struct mount_spec *m, int user_fd, st
 	return 0;
 }
 
-/* The directory that the image's layers show together, or the path within it. */
-static int open_image(const struct mount_spec *m, int *ret_fd, struct error *err)
-{
-	cleanup_close int root = -1;
-	int fd;
-
-	if (!m->layers.count)
-		return error_set(err, ERR_INVALID, "mount an image on %s: it has no layers",
-				 m->target);
-	TRY(overlay_open_layers(&m->layers, &root, err));
-	if (!m->sub_path || !*m->sub_path) {
-		*ret_fd = take_fd(&root);
-		return 0;
-	}
-	fd = fs_openat2(root, m->sub_path, O_PATH, 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
-	if (fd < 0)
-		return error_set(err, ERR_INVALID, "mount an image on %s: it has no %s", m->target,
-				 m->sub_path);
-	*ret_fd = fd;
-	return 0;
-}
-
 static int clone_source(int source, const char *name, bool is_recursive, int *ret_fd,
 			struct error *err)
 {
@@ -123,33 +101,6 @@ static int clone_source(int source, const char *name, bool is_recursive, int *re
 	if (fd < 0)
 		return error_errno(err, errno, "clone the mount of %s", name);
 	*ret_fd = fd;
-	return 0;
-}
-
-int mount_source_open(const struct mount_spec *m, int user_fd, struct mount_source *ret,
-		      struct error *err)
-{
-	cleanup_close int source = -1;
-	cleanup_close int mount = -1;
-	struct mount_spec wanted = *m;
-	struct stat st;
-
-	if (m->kind == MOUNT_TMPFS) {
-		*ret = (struct mount_source){.fd = -1, .is_directory = true};
-		return 0;
-	}
-	if (m->kind == MOUNT_IMAGE) {
-		TRY(open_image(m, &source, err));
-		wanted.is_readonly = true;
-		wanted.is_recursive_readonly = true;
-	} else {
-		TRY(open_source(m->source, &source, err));
-	}
-	if (fstat(source, &st) < 0)
-		return error_errno(err, errno, "look at the mount source %s", m->source);
-	TRY(clone_source(source, m->source ?: m->target, true, &mount, err));
-	TRY(set_attributes(mount, &wanted, user_fd, err));
-	*ret = (struct mount_source){.fd = take_fd(&mount), .is_directory = S_ISDIR(st.st_mode)};
 	return 0;
 }
 
@@ -167,6 +118,63 @@ int mount_clone(const char *path, bool is_recursive, bool is_readonly, int *ret_
 	TRY(clone_source(source, path, is_recursive, &mount, err));
 	TRY(set_attributes(mount, &m, -1, err));
 	*ret_fd = take_fd(&mount);
+	return 0;
+}
+
+/* The layers as one read-only mount; the part that is wanted can only be cut out once it is
+ * attached.
+ */
+static int open_image(const struct mount_spec *m, struct mount_source *ret, struct error *err)
+{
+	struct overlay_spec overlay = {.layers = m->layers, .user_fd = -1};
+	cleanup_close int mount = -1;
+	cleanup_close int part = -1;
+	struct stat st;
+
+	if (!m->layers.count)
+		return error_set(err, ERR_INVALID, "mount an image on %s: it has no layers",
+				 m->target);
+	if (m->layers.count == 1)
+		TRY(mount_clone(m->layers.items[0], false, true, &mount, err));
+	else
+		TRY(overlay_mount(&overlay, &mount, err));
+	*ret = (struct mount_source){.fd = -1, .is_directory = true};
+	if (m->sub_path && *m->sub_path) {
+		part = fs_openat2(mount, m->sub_path, O_PATH, 0,
+				  RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+		if (part < 0 || fstat(part, &st) < 0)
+			return error_set(err, ERR_INVALID, "mount an image on %s: it has no %s",
+					 m->target, m->sub_path);
+		ret->is_directory = S_ISDIR(st.st_mode);
+		ret->sub_path = m->sub_path;
+	}
+	ret->fd = take_fd(&mount);
+	return 0;
+}
+
+int mount_source_open(const struct mount_spec *m, int user_fd, struct mount_source *ret,
+		      struct error *err)
+{
+	cleanup_close int source = -1;
+	cleanup_close int mount = -1;
+	struct mount_source image;
+	struct stat st;
+
+	if (m->kind == MOUNT_TMPFS) {
+		*ret = (struct mount_source){.fd = -1, .is_directory = true};
+		return 0;
+	}
+	if (m->kind == MOUNT_IMAGE) {
+		TRY(open_image(m, &image, err));
+		*ret = image;
+		return set_attributes(image.fd, m, user_fd, err);
+	}
+	TRY(open_source(m->source, &source, err));
+	if (fstat(source, &st) < 0)
+		return error_errno(err, errno, "look at the mount source %s", m->source);
+	TRY(clone_source(source, m->source, true, &mount, err));
+	TRY(set_attributes(mount, m, user_fd, err));
+	*ret = (struct mount_source){.fd = take_fd(&mount), .is_directory = S_ISDIR(st.st_mode)};
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 struct mount_source {
 	int fd; /* detached mount; -1 for a tmpfs, which the container makes itself */
 	bool is_directory;
+	const char *sub_path; /* NULL, or what of the mount shall be seen; the spec's */
 };
 
 /*

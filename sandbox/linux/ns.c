@@ -143,23 +143,18 @@ static int loopback_up(struct error *err)
 	return 0;
 }
 
-static int write_sysctl(int sys, const struct key_value *sysctl, struct error *err)
+/* 0 or -errno. */
+static int try_sysctl(int sys, const char *path, const char *value)
 {
-	cleanup_free char *path = sysctl_path(sysctl->key);
-	cleanup_close int fd = fs_openat2(sys, path, O_WRONLY, 0,
-					  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+	cleanup_close int fd =
+		fs_openat2(sys, path, O_WRONLY, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 
 	if (fd < 0)
-		return error_set(err, ERR_INVALID, "sysctl %s: %s", sysctl->key,
-				 strerrordesc_np(-fd));
-	if (write(fd, sysctl->value, strlen(sysctl->value)) < 0)
-		return error_set(err, ERR_INVALID, "sysctl %s=%s: %s", sysctl->key, sysctl->value,
-				 strerrordesc_np(errno));
-	return 0;
+		return fd;
+	return write(fd, value, strlen(value)) < 0 ? -errno : 0;
 }
 
-/* The effective ids of this thread alone; the kernel lets only a namespace's own root write some.
- */
+/* The effective ids of this thread alone. */
 static void set_thread_ids(int64_t uid, int64_t gid)
 {
 	if (syscall(SYS_setresgid, -1, (gid_t)gid, -1) < 0 ||
@@ -167,26 +162,43 @@ static void set_thread_ids(int64_t uid, int64_t gid)
 		abort();
 }
 
+static void reset_thread_ids(void)
+{
+	/* uid first: it brings the capabilities back */
+	if (syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0)
+		abort();
+}
+
+static int write_sysctl(const struct sandbox_spec *spec, int sys, const struct key_value *sysctl,
+			struct error *err)
+{
+	cleanup_free char *path = sysctl_path(sysctl->key);
+	int r = try_sysctl(sys, path, sysctl->value);
+
+	/* those of ipc obey only the root of the namespace's own users */
+	if (r == -EACCES && spec->has_userns) {
+		set_thread_ids(id_map_outside(&spec->uids, 0), id_map_outside(&spec->gids, 0));
+		r = try_sysctl(sys, path, sysctl->value);
+		reset_thread_ids();
+	}
+	if (r < 0)
+		return error_set(err, ERR_INVALID, "sysctl %s=%s: %s", sysctl->key, sysctl->value,
+				 strerrordesc_np(-r));
+	return 0;
+}
+
 static int write_sysctls(const struct sandbox_spec *spec, struct error *err)
 {
 	cleanup_close int sys = -1;
-	int r = 0;
 
 	if (!spec->sysctls.count)
 		return 0;
 	sys = open("/proc/sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (sys < 0)
 		return error_errno(err, errno, "open /proc/sys");
-	if (spec->has_userns)
-		set_thread_ids(id_map_outside(&spec->uids, 0), id_map_outside(&spec->gids, 0));
-	for (size_t i = 0; i < spec->sysctls.count && r == 0; i++)
-		r = write_sysctl(sys, &spec->sysctls.items[i], err);
-	/* uid first: it brings the capabilities back */
-	if (spec->has_userns && syscall(SYS_setresuid, -1, 0, -1) < 0)
-		abort();
-	if (spec->has_userns && syscall(SYS_setresgid, -1, 0, -1) < 0)
-		abort();
-	return r;
+	for (size_t i = 0; i < spec->sysctls.count; i++)
+		TRY(write_sysctl(spec, sys, &spec->sysctls.items[i], err));
+	return 0;
 }
 
 /* Enters what there is of the set, sets it up, and comes back. */

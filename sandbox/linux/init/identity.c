@@ -99,9 +99,14 @@ static void set_capabilities(const struct plan *plan)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[2];
+	uint64_t have;
 
+	if (syscall(SYS_capget, &header, data) < 0)
+		fail(STEP_CAPABILITIES, NULL);
+	/* a server without a capability can't grant it */
+	have = data[0].permitted | (uint64_t)data[1].permitted << 32;
 	for (int i = 0; i < 2; i++) {
-		uint32_t bits = (uint32_t)(plan->capabilities >> (32 * i));
+		uint32_t bits = (uint32_t)((plan->capabilities & have) >> (32 * i));
 
 		data[i].permitted = bits;
 		/* a user other than root has its capabilities only through exec */
@@ -111,7 +116,7 @@ static void set_capabilities(const struct plan *plan)
 	if (syscall(SYS_capset, &header, data) < 0)
 		fail(STEP_CAPABILITIES, NULL);
 	for (int cap = 0; cap < 64; cap++)
-		if (plan->ambient & plan->capabilities & 1ull << cap &&
+		if (plan->ambient & plan->capabilities & have & 1ull << cap &&
 		    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
 			fail(STEP_CAPABILITIES, NULL);
 }

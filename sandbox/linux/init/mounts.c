@@ -190,6 +190,23 @@ static bool may_cover_proc(const char *target)
 	return false;
 }
 
+/* A mount of a part of mount. Only what is attached can be cloned before Linux 6.15, so mount goes
+ * where the tiny root has a place for it, and away with that root. */
+static int mount_part(int mount, const char *sub_path)
+{
+	int place = open("/image", O_PATH | O_DIRECTORY | O_CLOEXEC), part, clone = -1;
+
+	if (place < 0 || mount_place(mount, place) < 0)
+		return -1;
+	part = open_beneath(mount, sub_path, 0);
+	if (part >= 0)
+		clone = clone_mount(part, true);
+	close(part);
+	close(place);
+	close(mount);
+	return clone;
+}
+
 static void mount_volume(struct helper *h, const struct plan_mount *m)
 {
 	const char *path = plan_text(h->plan, m->target);
@@ -208,6 +225,8 @@ static void mount_volume(struct helper *h, const struct plan_mount *m)
 		mount = mount_new("tmpfs", plan_text(h->plan, m->options),
 				  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
 					  (m->is_readonly ? MOUNT_ATTR_RDONLY : 0));
+	else if (m->sub_path)
+		mount = mount_part(mount, plan_text(h->plan, m->sub_path));
 	if (mount < 0 || mount_place(mount, target) < 0)
 		fail(STEP_MOUNT, path);
 	close(target);

@@ -34,10 +34,12 @@ static long call4(long number, long a, long b, long c, long d)
 #endif
 
 #define PR_SET_DUMPABLE 4
+#define PR_SET_NAME 15
 
 void _start(void)
 {
 	call4(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0);
+	call4(SYS_prctl, PR_SET_NAME, (long)"crisp-pid1", 0, 0);
 	for (;;)
 		call4(SYS_ppoll, 0, 0, 0, 0);
 }

@@ -112,7 +112,8 @@ struct plan_mount {
 	uint32_t is_directory;
 	uint32_t is_readonly; /* tmpfs only; the detached mount has its attributes */
 	plan_string target;
-	plan_string options;
+	plan_string options;  /* tmpfs */
+	plan_string sub_path; /* what of the mount shall be seen, 0: all of it */
 };
 
 struct plan_device {
