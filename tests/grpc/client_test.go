@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -449,4 +451,114 @@ func TestDescriptorLimit(t *testing.T) {
 	}
 	first.counts(t)
 	s.eventually("descriptors", func(n counts) bool { return n.fds <= before.fds+1 })
+}
+
+// Nothing wakes the server up while a connection is idle and a call is parked.
+func TestIdle(t *testing.T) {
+	s := start(t)
+	c := s.dial()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go c.say(ctx, "park")
+	s.eventually("parked", func(n counts) bool { return n.parked == 1 })
+	time.Sleep(700 * time.Millisecond) // what follows a closed connection, and a trim that was due
+	before := switches(t, s.cmd.Process.Pid)
+	time.Sleep(2 * time.Second)
+	if n := switches(t, s.cmd.Process.Pid) - before; n > 2 {
+		t.Errorf("the idle server woke up %d times in 2 s", n)
+	}
+}
+
+// Other users may not connect, even where the file's mode would let them.
+func TestPeerCredentials(t *testing.T) {
+	if path := os.Getenv("GRPC_TEST_CONNECT"); path != "" {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Read(make([]byte, 1))
+		t.Log("read:", err)
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root can take another uid")
+	}
+	s := start(t)
+	if info, err := os.Stat(s.path); err != nil || info.Mode().Perm() != 0600 {
+		t.Errorf("the socket: %v, %v", info.Mode(), err)
+	}
+	if info, err := os.Stat(filepath.Dir(s.path)); err != nil || info.Mode().Perm() != 0700 {
+		t.Errorf("its directory: %v, %v", info.Mode(), err)
+	}
+	os.Chmod(s.path, 0666)
+	os.Chmod(filepath.Dir(s.path), 0755)
+	os.Chmod(filepath.Dir(filepath.Dir(s.path)), 0755)
+	self := filepath.Join(filepath.Dir(s.path), "test")
+	data, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(self, data, 0755); err != nil {
+		t.Fatal(err)
+	}
+	other := exec.Command(self, "-test.v", "-test.run=^TestPeerCredentials$")
+	other.Dir = "/"
+	other.Env = []string{"GRPC_TEST_CONNECT=" + s.path}
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := other.CombinedOutput(); err != nil || !strings.Contains(string(out), "read: EOF") {
+		t.Errorf("another user: %v: %s", err, out)
+	}
+	if !strings.Contains(s.stderr.String(), "with uid 65534") {
+		t.Errorf("not logged: %s", s.tail())
+	}
+	s.quiet()
+}
+
+func TestSocketPaths(t *testing.T) {
+	s := start(t)
+	again := exec.Command(os.Getenv("GRPC_TEST_SERVER"), s.path)
+	if out, err := again.CombinedOutput(); err == nil || !strings.Contains(string(out), "another server listens on "+s.path) {
+		t.Errorf("a second server: %v: %s", err, out)
+	}
+	s.quiet()
+	// a killed one leaves its socket, which the next one replaces
+	s.ended = true
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+	if _, err := os.Stat(s.path); err != nil {
+		t.Fatal(err)
+	}
+	next := exec.Command(os.Getenv("GRPC_TEST_SERVER"), s.path)
+	if err := next.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer next.Wait()
+	defer next.Process.Kill()
+	replaced := false
+	for end := time.Now().Add(10 * time.Second); !replaced && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if conn, err := net.Dial("unix", s.path); err == nil {
+			conn.Close()
+			replaced = true
+		}
+	}
+	if !replaced {
+		t.Error("the socket of a killed server was not replaced")
+	}
+	file := filepath.Join(filepath.Dir(s.path), "file")
+	os.WriteFile(file, nil, 0600)
+	for path, text := range map[string]string{file: "is not a socket", "/tmp/" + strings.Repeat("x", 120): "1 to 107 bytes", file + "/x": "Not a directory"} {
+		if out, err := exec.Command(os.Getenv("GRPC_TEST_SERVER"), path).CombinedOutput(); err == nil || !strings.Contains(string(out), text) {
+			t.Errorf("%s: %v: %s", path, err, out)
+		}
+	}
+}
+
+func BenchmarkVersion(b *testing.B) {
+	s := start(b)
+	c := s.dial()
+	for b.Loop() {
+		if _, err := c.say(context.Background(), "x"); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

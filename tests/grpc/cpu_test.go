@@ -22,3 +22,14 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 	fmt.Sscan(fields[12], &system)
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
+
+// switches is how often a process gave up the CPU because it had to wait.
+func switches(t *testing.T, pid int) (n int) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "\nvoluntary_ctxt_switches:")
+	fmt.Sscan(rest, &n)
+	return n
+}

@@ -25,7 +25,7 @@ const versionPath = "/runtime.v1.RuntimeService/Version"
 // peer is a client that sends what it is told to, right or wrong.
 type peer struct {
 	*http2.Framer
-	t     *testing.T
+	t     testing.TB
 	conn  net.Conn
 	block bytes.Buffer
 	enc   *hpack.Encoder

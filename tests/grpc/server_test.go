@@ -26,7 +26,7 @@ import (
 )
 
 type server struct {
-	t      *testing.T
+	t      testing.TB
 	path   string
 	cmd    *exec.Cmd
 	stderr lockedBuffer
@@ -51,7 +51,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // start runs a server; prefix is a command in front of it, such as prlimit.
-func start(t *testing.T, prefix ...string) *server {
+func start(t testing.TB, prefix ...string) *server {
 	t.Helper()
 	program := os.Getenv("GRPC_TEST_SERVER")
 	if program == "" {
@@ -148,7 +148,7 @@ func (s *server) counts() counts {
 	return c.counts(s.t)
 }
 
-func (c *client) counts(t *testing.T) (n counts) {
+func (c *client) counts(t testing.TB) (n counts) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
