@@ -18,6 +18,7 @@
 
 /* So many processes are waited for at a time. */
 #define WAIT_BATCH 64
+#define DEVICES_MAX 400
 /* Controllers that a pure v2 passes on unasked, since they count even without a limit. */
 #define V2_ALWAYS                                                                                  \
 	(1u << CONTROLLER_CPU | 1u << CONTROLLER_CPUSET | 1u << CONTROLLER_MEMORY |                \
@@ -31,6 +32,8 @@ struct cgroup_job {
 	struct setting_list settings;
 	struct cgroup_join join;
 	struct pid_list pids;
+	struct cgroup_device *devices;
+	size_t device_count;
 	int fds[WAIT_BATCH]; /* processes to wait for */
 	size_t fd_count;
 };
@@ -46,6 +49,9 @@ static void free_job(struct job *job)
 {
 	struct cgroup_job *j = container_of(job, struct cgroup_job, job);
 
+	for (size_t i = 0; i < j->device_count; i++)
+		free((char *)j->devices[i].access);
+	free(j->devices);
 	free(j->path);
 	setting_list_done(&j->settings);
 	cgroup_join_done(&j->join);
@@ -224,6 +230,36 @@ int cgroup_create(struct task *t, struct cgroups *cg, const char *path, const st
 int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const struct resources *r)
 {
 	return run_with_limits(t, cg, path, r, run_update);
+}
+
+static int run_devices(struct cgroup_job *j, struct error *err)
+{
+	return cgroup_apply_devices(j->cg, j->path, j->devices, j->device_count, err);
+}
+
+int cgroup_restrict_devices(struct task *t, struct cgroups *cg, const char *path,
+			    const struct cgroup_device *devices, size_t count)
+{
+	CLEANUP_JOB struct cgroup_job *j = NULL;
+
+	TRY(cgroup_path_check(path, &t->err));
+	if (count > DEVICES_MAX)
+		return error_set(&t->err, ERR_INVALID, "devices of cgroup %s: more than %d", path,
+				 DEVICES_MAX);
+	j = new_job(cg, path, run_devices);
+	j->devices = xcalloc(count, sizeof(*devices));
+	for (size_t i = 0; i < count; i++) {
+		if ((devices[i].type != 'b' && devices[i].type != 'c') || !*devices[i].access ||
+		    devices[i].access[strspn(devices[i].access, "rwm")])
+			return error_set(
+				&t->err, ERR_INVALID,
+				"device %d:%d: its type must be b or c, its permissions of rwm",
+				devices[i].major, devices[i].minor);
+		j->devices[i] = devices[i];
+		j->devices[i].access = xstrdup(devices[i].access);
+		j->device_count++;
+	}
+	return offload(t, NULL, &j->job);
 }
 
 static int join_failed(int sys, const char *path, struct error *err)

@@ -58,6 +58,21 @@ int cgroup_create(struct task *t, struct cgroups *cg, const char *path, const st
 /* Changes the limits that are given, all or, when one fails, none. */
 int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const struct resources *r);
 
+/* A device beyond those that every container has. */
+struct cgroup_device {
+	char type;	    /* 'b' or 'c' */
+	int major, minor;   /* -1: any */
+	const char *access; /* of "rwm": read, write, make a node */
+};
+
+/*
+ * Lets the group open only null, zero, full, random, urandom, tty, console, ptmx, the pseudo
+ * terminals and the devices given (making nodes stays allowed). Without it a group may open every
+ * device, as privileged containers do. Repeated, the last list holds.
+ */
+int cgroup_restrict_devices(struct task *t, struct cgroups *cg, const char *path,
+			    const struct cgroup_device *devices, size_t count);
+
 #define CGROUP_JOIN_MAX 9
 
 /*

@@ -17,7 +17,8 @@ const char *const controller_names[CONTROLLER_COUNT] = {
 	[CONTROLLER_CPUSET] = "cpuset",	  [CONTROLLER_MEMORY] = "memory",
 	[CONTROLLER_PIDS] = "pids",	  [CONTROLLER_HUGETLB] = "hugetlb",
 	[CONTROLLER_FREEZER] = "freezer", [CONTROLLER_IO] = "io",
-	[CONTROLLER_MISC] = "misc",	  [CONTROLLER_RDMA] = "rdma",
+	[CONTROLLER_MISC] = "misc",	  [CONTROLLER_DEVICES] = "devices",
+	[CONTROLLER_RDMA] = "rdma",
 };
 
 enum controller controller_find(const char *name, size_t length)

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <pthread.h>
+
 #include "sandbox/linux/cgroup.h"
 
 enum controller {
@@ -16,6 +18,7 @@ enum controller {
 	CONTROLLER_PIDS,
 	CONTROLLER_HUGETLB,
 	CONTROLLER_FREEZER, /* v1, as tracker only */
+	CONTROLLER_DEVICES, /* v1, where v2 is not mounted */
 	CONTROLLER_IO,	    /* this one and what follows: v2, by `unified` only */
 	CONTROLLER_MISC,
 	CONTROLLER_RDMA,
@@ -42,6 +45,8 @@ struct cgroups {
 	bool is_pure_v2;
 	bool can_clone; /* CLONE_INTO_CGROUP works from here */
 	char *description;
+	pthread_mutex_t devices_lock;
+	int devices_program; /* BPF of the usual list, or -1; under the lock */
 };
 
 /* Settings whose order among each other matters when values change. */
@@ -91,6 +96,10 @@ int cgroup_walk(int dir, int (*fn)(int dir, void *arg), void *arg);
 
 /* Removes the group with all below it, 0 when it is not there. */
 int cgroup_remove_tree(const struct hierarchy *h, const char *path);
+
+/* The work of cgroup_restrict_devices(). */
+int cgroup_apply_devices(struct cgroups *cg, const char *path, const struct cgroup_device *extra,
+			 size_t count, struct error *err);
 
 struct pid_list {
 	pid_t *items;

@@ -14,6 +14,9 @@
 	(1u << CONTROLLER_CPU | 1u << CONTROLLER_CPUACCT | 1u << CONTROLLER_CPUSET |               \
 	 1u << CONTROLLER_MEMORY | 1u << CONTROLLER_PIDS | 1u << CONTROLLER_HUGETLB)
 
+/* v2 does their work better where it is mounted. */
+#define V1_WITHOUT_V2 (1u << CONTROLLER_FREEZER | 1u << CONTROLLER_DEVICES)
+
 static unsigned parse_words(char *text, const char *separators)
 {
 	unsigned mask = 0;
@@ -87,7 +90,7 @@ static int parse_line(struct cgroups *cg, char *line, bool want_v2, struct error
 		if (!(fields[i] = strtok_r(i ? NULL : line, " ", &rest)))
 			return 0;
 	unescape(fields[4]);
-	controllers = parse_words(super, ",") & (V1_USED | 1u << CONTROLLER_FREEZER);
+	controllers = parse_words(super, ",") & (V1_USED | V1_WITHOUT_V2);
 	return want_v2 || controllers ? add_hierarchy(cg, fields[4], want_v2, controllers, err) : 0;
 }
 
@@ -101,17 +104,17 @@ static int parse(struct cgroups *cg, const char *mountinfo, bool want_v2, struct
 	return 0;
 }
 
-/* The freezer's own hierarchy is of use only where v2 is not there to track. */
-static void drop_freezer(struct cgroups *cg)
+static void drop_needless(struct cgroups *cg)
 {
+	size_t kept = 0;
+
 	for (size_t i = 0; i < cg->count; i++) {
-		if (cg->hierarchies[i].controllers != 1u << CONTROLLER_FREEZER ||
-		    cg->hierarchies[i].is_v2)
-			continue;
-		close_fd(cg->hierarchies[i].fd);
-		cg->hierarchies[i] = cg->hierarchies[--cg->count];
-		return;
+		if (cg->hierarchies[i].is_v2 || cg->hierarchies[i].controllers & V1_USED)
+			cg->hierarchies[kept++] = cg->hierarchies[i];
+		else
+			close_fd(cg->hierarchies[i].fd);
 	}
+	cg->count = kept;
 }
 
 static void index_controllers(struct cgroups *cg)
@@ -159,6 +162,8 @@ struct cgroups *cgroups_probe_text(const char *mountinfo, struct error *err)
 {
 	struct cgroups *cg = xnew(struct cgroups);
 
+	cg->devices_program = -1;
+	pthread_mutex_init(&cg->devices_lock, NULL);
 	if (parse(cg, mountinfo, true, err) < 0 || parse(cg, mountinfo, false, err) < 0) {
 		cgroups_free(cg);
 		return NULL;
@@ -170,7 +175,7 @@ struct cgroups *cgroups_probe_text(const char *mountinfo, struct error *err)
 		return NULL;
 	}
 	if (cg->hierarchies[0].is_v2)
-		drop_freezer(cg);
+		drop_needless(cg);
 	index_controllers(cg);
 	cg->can_clone = cg->v2 >= 0 && cgroup_v2_can_clone(&cg->hierarchies[cg->v2]);
 	cg->description = describe(cg);
@@ -202,6 +207,8 @@ void cgroups_free(struct cgroups *cg)
 		return;
 	for (size_t i = 0; i < cg->count; i++)
 		close_fd(cg->hierarchies[i].fd);
+	close_fd(cg->devices_program);
+	pthread_mutex_destroy(&cg->devices_lock);
 	free(cg->description);
 	free(cg);
 }

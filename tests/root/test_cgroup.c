@@ -19,6 +19,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "io/base/alloc.h"
@@ -68,6 +69,7 @@ struct call {
 	struct cgroup_join join;
 	pid_t *pids;
 	size_t count;
+	const struct cgroup_device *devices;
 	uint64_t timeout_ms;
 };
 
@@ -118,6 +120,13 @@ static int do_exec_open(struct task *t, void *arg)
 	return cgroup_exec_open(t, cg, c->path, c->exec_id, &c->join);
 }
 
+static int do_devices(struct task *t, void *arg)
+{
+	struct call *c = arg;
+
+	return cgroup_restrict_devices(t, cg, c->path, c->devices, c->count);
+}
+
 static int do_exec_kill(struct task *t, void *arg)
 {
 	struct call *c = arg;
@@ -164,6 +173,32 @@ static void assert_value(enum controller c, const char *path, const char *file,
 static bool has(enum controller c)
 {
 	return cg->of[c] >= 0;
+}
+
+static void tell(int ready)
+{
+	(void)!write(ready, "x", 1);
+}
+
+/* 1: null can't be used, 2: a node can't be made, 4: it can be opened, 8: kmsg can be read. */
+static void try_devices(int ready)
+{
+	char node[] = "/tmp/crisp-test-node-XXXXXX";
+	int result = 0, fd = mkstemp(node);
+
+	close(fd);
+	unlink(node);
+	tell(ready);
+	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	result |= fd < 0 ? 1 : 0;
+	if (mknod(node, S_IFCHR | 0600, makedev(1, 11)) < 0)
+		result |= 2;
+	fd = open(node, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	result |= fd < 0 ? 0 : 4;
+	unlink(node);
+	fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	result |= fd < 0 ? 0 : 8;
+	_exit(result);
 }
 
 static int reap(pid_t pid)
@@ -215,11 +250,6 @@ static pid_t start_in(const char *path, void (*fn)(int ready))
 	cgroup_join_done(&join);
 	cgroup_join_done(&join);
 	return pid;
-}
-
-static void tell(int ready)
-{
-	(void)!write(ready, "x", 1);
 }
 
 static void sleep_forever(int ready)
@@ -319,7 +349,7 @@ static int end(void **state)
 	assert_ok(RUN(do_kill, base));
 	reap_all();
 	assert_ok(RUN(do_remove, base));
-	assert_int_equal(count_fds(), fds_before);
+	assert_int_equal(count_fds(), fds_before + (size_t)(cg->devices_program >= 0));
 	for (size_t i = 0; i < cg->count; i++)
 		assert_int_equal(cgroup_open(&cg->hierarchies[i], base), -ENOENT);
 	offload_shutdown();
@@ -529,6 +559,30 @@ static void a_container_takes_its_execs_along(void **state)
 	assert_ok(RUN(do_remove, sub("both")));
 }
 
+static void devices_are_restricted(void **state)
+{
+	static const struct cgroup_device kmsg = {'c', 1, 11, "r"}, bad = {'x', 1, 1, "rwm"};
+	struct call c = {.exec_id = "e3"};
+
+	assert_ok(RUN(do_create, sub("dev")));
+	if (cg->v2 < 0 && !has(CONTROLLER_DEVICES))
+		skip();
+	assert_int_equal(WEXITSTATUS(reap(start_in(sub("dev"), try_devices))), 12);
+	assert_ok(RUN(do_devices, sub("dev")));
+	assert_int_equal(WEXITSTATUS(reap(start_in(sub("dev"), try_devices))), 0);
+	assert_ok(RUN(do_devices, sub("dev")));
+	assert_int_equal(WEXITSTATUS(reap(start_in(sub("dev"), try_devices))), 0);
+	assert_ok(RUN(do_devices, sub("dev"), .devices = &kmsg, .count = 1));
+	assert_int_equal(WEXITSTATUS(reap(start_in(sub("dev"), try_devices))), 12);
+	assert_ok(RUN(do_devices, sub("dev")));
+	c.path = sub("dev");
+	assert_ok(on_task(do_exec_open, &c));
+	assert_int_equal(WEXITSTATUS(reap(start(&c.join, try_devices))), 0);
+	cgroup_join_done(&c.join);
+	assert_int_equal(RUN(do_devices, sub("dev"), .devices = &bad, .count = 1), -ERR_INVALID);
+	assert_int_equal(RUN(do_devices, sub("none")), -ERR_PRECONDITION);
+}
+
 static void deep_groups_are_removed(void **state)
 {
 	struct hierarchy *h = &cg->hierarchies[cg->tracker];
@@ -656,6 +710,7 @@ static const struct CMUnitTest cases[] = {
 	CASE(a_fork_bomb_loses),
 	CASE(an_exec_is_killed_by_itself),
 	CASE(a_container_takes_its_execs_along),
+	CASE(devices_are_restricted),
 	CASE(deep_groups_are_removed),
 	CASE(missing_groups_are_empty),
 	CASE(an_oom_kill_is_counted),
