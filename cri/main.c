@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * crispd: opens what the node has, answers on the socket, then brings recorded and real state in
+ * line. Peculiar: there is no clean shutdown. SIGTERM ends the process as SIGKILL would; containers
+ * go on, and the next start takes them over.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cri/config.h"
+#include "cri/grpc.h"
+#include "cri/methods.h"
+#include "cri/translate.h"
+#include "io/base/alloc.h"
+#include "io/base/cleanup.h"
+#include "io/base/log.h"
+#include "io/fs.h"
+#include "recovery/boot.h"
+#include "recovery/fdstore.h"
+#include "recovery/keeper.h"
+#include "recovery/pin.h"
+#include "sandbox/node.h"
+#include "store/db.h"
+
+/* A directory that holds one for each object, and its descriptor. */
+static int make_dir(const char *parent, const char *name, int *ret_fd, struct error *err)
+{
+	char *path cleanup_free = xasprintf("%s/%s", parent, name);
+
+	TRY(fs_make_dirs(path, 0711, err));
+	*ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_fd < 0)
+		return error_errno(err, errno, "open %s", path);
+	return 0;
+}
+
+static int make_dirs(struct node *n, struct error *err)
+{
+	TRY(fs_make_dirs(n->root_dir, 0711, err));
+	TRY(fs_make_dirs(n->state_dir, 0711, err));
+	TRY(make_dir(n->root_dir, "containers", &n->roots_fd, err));
+	TRY(make_dir(n->state_dir, "containers", &n->states_fd, err));
+	return make_dir(n->state_dir, "sandboxes", &n->sandboxes_fd, err);
+}
+
+static int open_node(struct node *n, const struct config *config, struct error *err)
+{
+	const struct sandboxer *kind = sandboxer_find("linux");
+
+	n->front = &cri_front_end;
+	n->root_dir = config->root;
+	n->state_dir = config->state;
+	n->pipe_size = config->pipe_size;
+	TRY(make_dirs(n, err));
+	n->store = store_open(n->loop, n->root_dir, err);
+	if (!n->store)
+		return -(int)err->code;
+	TRY(boot_check(n->store, &n->is_rebooted, err));
+	n->images = image_store_open(n->loop, n->store, n->root_dir, err);
+	if (!n->images)
+		return -(int)err->code;
+	n->pins = pins_open(n->loop, n->state_dir, err);
+	if (!n->pins)
+		return -(int)err->code;
+	node_set_env(n);
+	TRY(kind->init(&n->env, err));
+	return node_load(n, err);
+}
+
+static int serve(struct node *n, const struct config *config, struct error *err)
+{
+	struct grpc_server *s = grpc_server_new(n->loop, cri_methods, cri_method_count, n, err);
+	int fd;
+
+	if (!s)
+		return -(int)err->code;
+	fd = grpc_listen_unix(config->listen, err);
+	if (fd < 0)
+		return fd;
+	TRY(grpc_server_listen(s, fd, err));
+	node_reconcile(n);
+	fdstore_notify_ready(n->fdstore);
+	log_info("crispd %s answers on %s: %zu sandboxes, %zu containers", CRISP_VERSION,
+		 config->listen, n->sandboxes.count, n->containers.count);
+	loop_run(n->loop);
+	return 0;
+}
+
+static void on_stop(void *data)
+{
+	log_info("stopping; containers go on");
+	_exit(0);
+}
+
+/* Containers get their own limits; ours is as high as it may be. */
+static void raise_fd_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int run(const struct config *config, struct error *err)
+{
+	struct node n = {0};
+
+	signal(SIGPIPE, SIG_IGN);
+	umask(022);
+	raise_fd_limit();
+	n.loop = loop_new(err);
+	if (!n.loop)
+		return -(int)err->code;
+	/* it takes the descriptors that were passed, so nothing may be opened before */
+	n.fdstore = fdstore_open(n.loop, err);
+	if (!n.fdstore)
+		return -(int)err->code;
+	loop_on_signal(n.loop, SIGTERM, on_stop, NULL);
+	loop_on_signal(n.loop, SIGINT, on_stop, NULL);
+	TRY(open_node(&n, config, err));
+	return serve(&n, config, err);
+}
+
+/* The server that the keeper starts has the same command line but for that option. */
+static int run_keeper(int argc, char **argv, const struct config *config)
+{
+	int count = 0;
+
+	for (int i = 0; i < argc; i++)
+		if (strcmp(argv[i], "--keep"))
+			argv[count++] = argv[i];
+	argv[count] = NULL;
+	return keeper_main(argv, config->restart_delay_ms);
+}
+
+int main(int argc, char **argv)
+{
+	struct config config = {0};
+	struct error err = {0};
+	int r = config_load(argc, argv, &config, &err);
+
+	if (r == 0 && config.wants_help) {
+		fputs(config_usage(), stdout);
+		return 0;
+	}
+	if (r == 0 && config.wants_version) {
+		puts("crispd " CRISP_VERSION);
+		return 0;
+	}
+	if (r == 0) {
+		log_set_level((enum log_level)log_level_parse(config.log_level));
+		if (config.is_kept)
+			return run_keeper(argc, argv, &config);
+		r = run(&config, &err);
+	}
+	if (r < 0)
+		log_error("%s", err.text);
+	config_done(&config);
+	return r < 0 ? 1 : 0;
+}
