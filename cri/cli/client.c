@@ -189,6 +189,8 @@ int client_call(struct client *c, const char *method, const ProtobufCMessage *re
 	curl_easy_setopt(c->curl, CURLOPT_HEADERFUNCTION, on_header);
 	curl_easy_setopt(c->curl, CURLOPT_HEADERDATA, &r);
 	curl_easy_setopt(c->curl, CURLOPT_PROXY, "");
+	/* curl 7.88 can't send a second request on a connection of prior knowledge */
+	curl_easy_setopt(c->curl, CURLOPT_FORBID_REUSE, 1L);
 	code = curl_easy_perform(c->curl);
 	curl_slist_free_all(headers);
 	outcome(c, code, &r, err);

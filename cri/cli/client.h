@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A gRPC client for the command line: one call after another on one connection to a unix socket, by
- * libcurl's HTTP/2. Blocking. */
+/* A gRPC client for the command line: one call after another to a unix socket, by libcurl's HTTP/2.
+ * Blocking. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
