@@ -45,6 +45,7 @@ int container_make_spec(struct arena *arena, struct container *c, struct contain
 struct dirs_job {
 	struct job job;
 	char *root_dir, *state_dir;
+	char *log_dir; /* or NULL */
 };
 
 static int dirs_run(struct job *job, struct error *err)
@@ -53,6 +54,8 @@ static int dirs_run(struct job *job, struct error *err)
 	char *upper cleanup_free = xasprintf("%s/upper", j->root_dir);
 	char *work cleanup_free = xasprintf("%s/work", j->root_dir);
 
+	if (j->log_dir)
+		TRY(fs_make_dirs(j->log_dir, 0755, err));
 	TRY(fs_make_dirs(j->state_dir, 0711, err));
 	TRY(fs_make_dirs(j->root_dir, 0711, err));
 	/* the upper directory's mode is what the container sees of its root */
@@ -66,6 +69,7 @@ static void dirs_free(struct job *job)
 
 	free(j->root_dir);
 	free(j->state_dir);
+	free(j->log_dir);
 	free(j);
 }
 
@@ -77,6 +81,10 @@ static int make_dirs(struct task *t, const struct container *c)
 	job_init(&j->job, dirs_run, dirs_free);
 	j->root_dir = xstrdup(c->root_dir);
 	j->state_dir = xstrdup(c->state_dir);
+	/* an absolute path, so it has a slash */
+	if (c->log_path)
+		j->log_dir = xasprintf("%.*s", (int)(strrchr(c->log_path, '/') - c->log_path),
+				       c->log_path);
 	r = offload(t, NULL, &j->job);
 	job_unref(&j->job);
 	return r;
