@@ -213,6 +213,9 @@ static int check_security(const ContainerSecurity *s, struct error *err)
 		return error_set(err, ERR_INVALID,
 				 "linux.security_context: run_as_user and run_as_username exclude "
 				 "each other");
+	/* no filter and no profile apply to it, whichever are given */
+	if (s->privileged)
+		return 0;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 	old_seccomp = s->seccomp_profile_path;
@@ -562,13 +565,15 @@ static void paths_of(struct arena *arena, const ContainerSecurity *s, struct con
 				      sizeof(default_readonly) / sizeof(char *));
 }
 
+/* A container that says nothing of namespaces has those of its pod. */
 static int security_spec(struct arena *arena, const ContainerConfig *config,
-			 const struct image *image, struct container_spec *ret, struct error *err)
+			 const NamespaceOption *pod, const struct image *image,
+			 struct container_spec *ret, struct error *err)
 {
 	const ContainerSecurity *s = security_of(config);
 	const NamespaceOption *ns = s ? s->namespace_options : NULL;
 
-	ret->pid = ns ? ns_mode_of(ns->pid) : NS_POD;
+	ret->pid = ns_mode_of(ns ? ns->pid : pod ? pod->pid : NS_NAME(POD));
 	ret->pid_target = ns ? null_if_empty(ns->target_id) : NULL;
 	ret->is_privileged = s && s->privileged;
 	ret->no_new_privs = s && s->no_new_privs;
@@ -586,7 +591,7 @@ static int container_spec(struct arena *arena, const struct container *c, const 
 
 	TRY(argv_of(arena, config, image, &ret->argv, err));
 	TRY(env_of(arena, c, config, image, &ret->envp, err));
-	TRY(security_spec(arena, config, image, ret, err));
+	TRY(security_spec(arena, config, sandbox_namespaces(c->sandbox->config), image, ret, err));
 	mounts_of(arena, c, config, ret->is_readonly_root, ret);
 	ret->layers = image->layers;
 	ret->cwd = is_set(config->working_dir) ? config->working_dir
