@@ -109,7 +109,7 @@ static int grandchild_main(void *arg)
 	syscall(SYS_execveat, j->program, "", argv, envp, AT_EMPTY_PATH);
 fail:
 	j->error = errno;
-	_exit(127);
+	return 127;
 }
 
 /* Raw system calls: libc would change the ids of all threads. */
