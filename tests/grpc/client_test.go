@@ -453,6 +453,30 @@ func TestDescriptorLimit(t *testing.T) {
 	s.eventually("descriptors", func(n counts) bool { return n.fds <= before.fds+1 })
 }
 
+// h2o times its writes by the wall clock; replies must not wait for it to catch up.
+func TestClockSetBack(t *testing.T) {
+	s := start(t)
+	c := s.dial()
+	for range 3 {
+		done := make(chan error, 1)
+		go func() { _, err := c.say(within(t, 10*time.Second), "sleep 200"); done <- err }()
+		time.Sleep(50 * time.Millisecond)
+		other := s.dial()
+		if got, err := other.say(within(t, 10*time.Second), "clock 3600"); err != nil || got != "set back" {
+			t.Fatal(got, err)
+		}
+		began := time.Now()
+		if err := <-done; err != nil || time.Since(began) > 2*time.Second {
+			t.Errorf("the reply of a call beside it: %v after %v", err, time.Since(began))
+		}
+		if _, err := other.say(within(t, 10*time.Second), "x"); err != nil {
+			t.Error(err)
+		}
+		other.conn.Close()
+	}
+	s.quiet(c)
+}
+
 // Nothing wakes the server up while a connection is idle and a call is parked.
 func TestIdle(t *testing.T) {
 	s := start(t)

@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -672,15 +674,71 @@ func TestManyUploads(t *testing.T) {
 	s.quiet()
 }
 
+// So many streams a connection, so many calls in all; what is more is told so.
+func TestCallLimits(t *testing.T) {
+	s := start(t)
+	c := s.dial()
+	before := c.counts(t)
+	p := s.peer()
+	last := uint32(2*5000 + 1)
+	for id := uint32(1); id <= last; id += 2 {
+		p.call(id, "park")
+	}
+	if fields, _ := p.result(last); fields["reset"] != "REFUSED_STREAM" {
+		t.Errorf("stream 5,001 of a connection: %v", fields)
+	}
+	s.eventually("parked", func(n counts) bool { return n.parked == 5000 })
+	if n := c.counts(t); !sanitized() {
+		t.Logf("%.1f KiB a parked call", float64(n.rss-before.rss)/5000)
+	}
+	q := s.peer()
+	for id := uint32(1); id < 2*4990; id += 2 {
+		q.call(id, "park")
+	}
+	s.eventually("parked", func(n counts) bool { return n.parked == 9990 })
+	r := s.peer()
+	for id := uint32(1); id <= 41; id += 2 {
+		r.call(id, "park")
+	}
+	if fields, _ := r.result(41); fields["grpc-status"] != "8" || !strings.Contains(fields["grpc-message"], "10000 calls in flight") {
+		t.Errorf("call 10,011: %v", fields)
+	}
+	p.conn.Close()
+	q.conn.Close()
+	r.conn.Close()
+	s.quiet(c)
+}
+
+// The end of the server while clients are in every state.
+func TestStopBesideClients(t *testing.T) {
+	s := start(t)
+	c := s.dial()
+	go c.say(context.Background(), "park")
+	go c.say(context.Background(), "shielded 300")
+	go c.say(context.Background(), "large %d", 50<<20)
+	stuck := s.peer(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+	stuck.WriteWindowUpdate(0, 1<<30)
+	stuck.call(1, "large %d", 20<<20)
+	events(stuck, 3)
+	stuck.headers(5, versionPath)
+	stuck.WriteRawFrame(http2.FrameHeaders, 0, 7, stuck.encode(versionPath))
+	closing := s.peer(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+	closing.WriteWindowUpdate(0, 1<<30)
+	closing.call(1, "large %d", 20<<20)
+	closing.WriteRawFrame(http2.FramePing, 0, 0, []byte("wrong size"))
+	s.raw()
+	io.WriteString(s.raw(), http2.ClientPreface[:10])
+	s.eventually("parked", func(n counts) bool { return n.parked == 1 && n.connections >= 5 })
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	s.stop()
+}
+
 // Random frames behind a good start, reproducible by the seed. Most keep the rules that end a connection when they are
 // broken, so that the rest gets somewhere.
 func TestRandomFrames(t *testing.T) {
 	s := start(t)
 	check := s.bystander()
-	connections := int64(400)
-	if testing.Short() {
-		connections = 100
-	}
+	connections := *randomConnections
 	answers := 0
 	for seed := range connections {
 		answers += s.randomFrames(rand.New(rand.NewSource(seed)))
@@ -691,6 +749,8 @@ func TestRandomFrames(t *testing.T) {
 	t.Logf("%d frames came back", answers)
 	check()
 }
+
+var randomConnections = flag.Int64("connections", 400, "how many connections TestRandomFrames makes")
 
 func (s *server) randomFrames(random *rand.Rand) (answers int) {
 	windows := []uint32{0, 10, 65535, 1 << 24, 1<<31 - 1}

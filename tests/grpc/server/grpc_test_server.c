@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <time.h>
 
 #include "cri/grpc.h"
 #include "cri/proto/cri.pb-c.h"
@@ -21,6 +23,19 @@
 static int cancelled_count, parked_count;
 static struct loop *loop;
 static struct grpc_server *server;
+
+/* The wall clock that h2o sees; it can be set back. */
+static time_t clock_offset_s;
+
+int gettimeofday(struct timeval *restrict tv, void *restrict zone)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	tv->tv_sec = now.tv_sec + clock_offset_s;
+	tv->tv_usec = now.tv_nsec / 1000;
+	return 0;
+}
 
 static int reply_text(struct task *t, struct call *c, const char *text)
 {
@@ -104,6 +119,10 @@ static int version(struct task *t, struct call *c, const void *request)
 		TRY(task_sleep_ms(t, number));
 		return reply_text(t, c, "slept");
 	}
+	if (!strcmp(word, "clock")) {
+		clock_offset_s -= (time_t)number;
+		return reply_text(t, c, "set back");
+	}
 	if (!strcmp(word, "large"))
 		return reply_large(t, c, number);
 	if (!strcmp(word, "count"))
@@ -143,7 +162,7 @@ static int events(struct task *t, struct call *c, const void *request)
 	return 0;
 }
 
-/* Echoes labels, so that tests can look at nested strings in both directions. */
+/* Has nested strings in its request. */
 static int list(struct task *t, struct call *c, const void *request)
 {
 	Runtime__V1__ListPodSandboxResponse r = RUNTIME__V1__LIST_POD_SANDBOX_RESPONSE__INIT;
@@ -232,6 +251,5 @@ int main(int argc, char **argv)
 	loop_run(loop);
 	loop_free(loop);
 	task_pool_trim();
-	printf("end slow=%d\n", 0);
 	return 0;
 }
