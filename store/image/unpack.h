@@ -30,6 +30,7 @@ struct unpack_result {
 
 /* The child's program as a memfd. */
 int unpack_open_program(int *ret_fd, struct error *err);
-/* ERR_INVALID names the entry that was refused. Whatever happens, no child is left. The tree is
+/* On the main thread only: the child dies with the thread that started it.
+ * ERR_INVALID names the entry that was refused. Whatever happens, no child is left. The tree is
  * synced on success; on failure the target holds a part of it. */
 int unpack_run(struct task *t, const struct unpack_request *request, struct unpack_result *ret);

@@ -12,9 +12,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -805,6 +807,61 @@ static void test_locked_in(void **state)
 	close(ends[1]);
 }
 
+/* A server of its own that unpacks from a stream that never comes. */
+static void be_server(int stream)
+{
+	struct run run = {.stream_fd = stream};
+	struct error err;
+
+	loop = loop_new(&err);
+	task_start(loop, "unpack", run_task, &run);
+	loop_run(loop);
+	_exit(1);
+}
+
+static int child_of(int pid)
+{
+	char path[64], text[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return read(fd, text, sizeof(text) - 1) > 0 ? atoi(text) : 0;
+}
+
+static bool is_locked_in(int pid)
+{
+	static struct watch w;
+
+	read_child(&w, pid);
+	return strstr(w.status, "Seccomp:\t2");
+}
+
+static void test_killed_server(void **state)
+{
+	int ends[2], server, child = 0, status;
+
+	reset_target();
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+	server = fork();
+	if (server == 0)
+		be_server(ends[0]);
+	for (int i = 0; i < 2000 && !(child && is_locked_in(child)); i++) {
+		usleep(2000);
+		child = child_of(server);
+	}
+	assert_true(child > 0);
+	kill(server, SIGKILL);
+	assert_int_equal(waitpid(server, &status, 0), server);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGKILL);
+	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0), 0);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static int setup(void **state)
 {
 	struct error err;
@@ -841,7 +898,7 @@ int main(void)
 		cmocka_unit_test(test_attributes),	cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_compression),	cmocka_unit_test(test_streams),
 		cmocka_unit_test(test_limits),		cmocka_unit_test(test_archive_mode),
-		cmocka_unit_test(test_locked_in),
+		cmocka_unit_test(test_locked_in),	cmocka_unit_test(test_killed_server),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

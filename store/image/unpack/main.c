@@ -8,11 +8,13 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/mount.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -101,6 +103,19 @@ static int clone_lowers(struct unpack *u)
 	return 0;
 }
 
+/* An orphan would write where the next server cleans up. */
+static int die_with_parent(struct unpack *u)
+{
+	struct pollfd reader = {.fd = UNPACK_REPORT};
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || poll(&reader, 1, 0) < 0)
+		return error_errno(&u->err, errno, "bind the unpacker to its parent");
+	/* it may have gone before */
+	if (reader.revents & POLLERR)
+		_exit(4);
+	return 0;
+}
+
 static int lock_in(struct unpack *u)
 {
 	const struct confine_limit limits[] = {
@@ -180,6 +195,8 @@ static int unpack(struct unpack *u)
 	archive_read_free(a);
 	TRY(r);
 	TRY(stream_end(&u->stream, u->report.digest, u->report.diff_id));
+	if (!u->tree.is_layer)
+		return 0;
 	TRY(tree_end(&u->tree, &u->opaque));
 	if (syncfs(UNPACK_TARGET) < 0)
 		return error_errno(&u->err, errno, "sync the layer");
@@ -214,7 +231,9 @@ int main(int argc, char **argv)
 	u.tree.is_layer = !strcmp(argv[1], "layer");
 	u.tree.max_bytes = strtoull(argv[2], NULL, 10);
 	u.tree.max_inodes = strtoull(argv[3], NULL, 10);
-	r = clone_lowers(&u);
+	r = die_with_parent(&u);
+	if (r == 0)
+		r = clone_lowers(&u);
 	if (r == 0)
 		r = lock_in(&u);
 	if (r == 0)

@@ -10,7 +10,8 @@
  * that says so. The server believes nothing in there but what harms only this layer.
  *
  * "layer": the tree as a container shall see it, whiteouts in overlayfs's form.
- * "archive": plain files, directories and links with our owner, to look into; nothing else.
+ * "archive": plain files, directories and links with our owner, to look into; nothing else, not
+ * synced and not measured.
  */
 #pragma once
 

@@ -24,7 +24,6 @@ static ssize_t read_block(struct stream *s)
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return error_errno(s->err, errno, "read the stream");
-	digest_add(s->in, s->block, (size_t)n);
 	s->in_bytes += (uint64_t)n;
 	return n;
 }
@@ -38,9 +37,12 @@ static ssize_t read_raw(struct archive *raw, void *data, const void **ret)
 	s->first = 0;
 	if (n == 0)
 		n = read_block(s);
-	if (n < 0)
+	if (n < 0) {
 		archive_set_error(raw, EIO, "%s", s->err->text);
-	return n < 0 ? ARCHIVE_FATAL : n;
+		return ARCHIVE_FATAL;
+	}
+	digest_add(s->in, s->block, (size_t)n);
+	return n;
 }
 
 static const struct {
@@ -90,6 +92,7 @@ static int open_raw(struct stream *s)
 	struct archive_entry *entry;
 	int r;
 
+	s->in = digest_new();
 	s->raw = archive_read_new();
 	if (!s->raw)
 		return error_set(s->err, ERR_EXHAUSTED, "decompressor: no memory");
@@ -111,7 +114,6 @@ int stream_open(struct stream *s, int fd, uint64_t max_bytes, struct error *err)
 	int r;
 
 	*s = (struct stream){.fd = fd, .max_bytes = max_bytes, .err = err};
-	s->in = digest_new();
 	s->out = digest_new();
 	s->block = xmalloc(STREAM_BLOCK);
 	n = read_block(s);
@@ -186,8 +188,11 @@ int stream_end(struct stream *s, char digest[DIGEST_SIZE], char diff_id[DIGEST_S
 		return n < 0 ? (int)n
 			     : error_set(s->err, ERR_INVALID,
 					 "decompress: bytes behind the end of the compressed data");
-	digest_end(s->in, digest);
 	digest_end(s->out, diff_id);
+	if (s->in)
+		digest_end(s->in, digest);
+	else
+		memcpy(digest, diff_id, DIGEST_SIZE);
 	archive_read_free(s->raw);
 	free(s->block);
 	return 0;

@@ -19,8 +19,8 @@ struct archive;
 
 struct stream {
 	int fd;
-	struct archive *raw; /* the decompressor, NULL for a plain stream */
-	struct digest_state *in, *out;
+	struct archive *raw;	       /* the decompressor, NULL for a plain stream */
+	struct digest_state *in, *out; /* in: NULL for a plain stream, where they are one */
 	uint64_t in_bytes, out_bytes, max_bytes;
 	bool is_read; /* to its end */
 	char *block;
