@@ -1,0 +1,684 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A keeper with a server that is this program again (--server): it talks to the test over a socket,
+ * does what it is told, and is killed. With --keeper this program is the keeper alone.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/base/alloc.h"
+#include "io/base/cleanup.h"
+#include "io/base/log.h"
+#include "recovery/exit_status.h"
+#include "recovery/fdstore.h"
+#include "recovery/keeper.h"
+
+#define TEXT_MAX 1000
+#define MANY 3000
+
+/* ---- the server ---- */
+
+struct server {
+	struct fdstore *fs;
+	char reply[TEXT_MAX];
+};
+
+static int channel = -1;
+
+static void on_hup(int sig)
+{
+	(void)!send(channel, "hup", 4, 0);
+}
+
+static void on_term(int sig)
+{
+	_exit(7);
+}
+
+static void do_put(struct task *t, struct server *s, const char *name, const char *text)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0 || write(ends[1], text, strlen(text)) < 0)
+		_exit(90);
+	if (fdstore_put(t, s->fs, name, ends[0]) < 0)
+		snprintf(s->reply, TEXT_MAX, "%s", t->err.text);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* A pipe of which the keeper has both ends grows by the text. */
+static void do_append(struct task *t, struct server *s, const char *text)
+{
+	static int ends[2] = {-1, -1};
+
+	if (ends[1] < 0) {
+		ends[0] = fdstore_take(s->fs, "shared.r");
+		ends[1] = fdstore_take(s->fs, "shared.w");
+	}
+	if (ends[1] < 0) {
+		if (pipe2(ends, O_CLOEXEC) < 0 || fdstore_put(t, s->fs, "shared.r", ends[0]) < 0 ||
+		    fdstore_put(t, s->fs, "shared.w", ends[1]) < 0)
+			_exit(91);
+	}
+	if (write(ends[1], text, strlen(text)) < 0)
+		_exit(92);
+}
+
+static void do_take(struct server *s, const char *name)
+{
+	cleanup_close int fd = fdstore_take(s->fs, name);
+	ssize_t n = fd < 0 ? -1 : read(fd, s->reply + 1, TEXT_MAX - 2);
+
+	if (fd >= 0 && fcntl(fd, F_GETFD) != FD_CLOEXEC)
+		_exit(93);
+	s->reply[0] = n < 0 ? '-' : '=';
+	s->reply[n < 0 ? 1 : n + 1] = '\0';
+}
+
+static void many_name(char name[FDSTORE_NAME_MAX + 1], int i)
+{
+	snprintf(name, FDSTORE_NAME_MAX + 1, "%080d.out", i);
+}
+
+static void do_many(struct task *t, struct server *s)
+{
+	char name[FDSTORE_NAME_MAX + 1];
+
+	for (int i = 0; i < MANY; i++) {
+		cleanup_close int fd = eventfd((unsigned)i + 1, EFD_CLOEXEC);
+
+		many_name(name, i);
+		if (fd < 0 || fdstore_put(t, s->fs, name, fd) < 0)
+			_exit(94);
+	}
+}
+
+static void do_check_many(struct server *s)
+{
+	char name[FDSTORE_NAME_MAX + 1];
+
+	for (int i = 0; i < MANY; i++) {
+		uint64_t value = 0;
+		cleanup_close int fd = (many_name(name, i), fdstore_take(s->fs, name));
+
+		if (fd < 0 || read(fd, &value, 8) != 8 || value != (uint64_t)i + 1) {
+			snprintf(s->reply, TEXT_MAX, "%d is wrong", i);
+			return;
+		}
+	}
+}
+
+/* A child that the server leaves behind when it dies; ends with 5 on SIGTERM. */
+static void on_orphan_term(int sig)
+{
+	_exit(5);
+}
+
+static void do_orphan(struct server *s)
+{
+	cleanup_close int pidfd = -1;
+	uint64_t started;
+	sigset_t term, old;
+	pid_t pid;
+
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, &old);
+	pid = fork();
+	if (pid == 0) {
+		close_range(3, ~0u, 0);
+		signal(SIGTERM, on_orphan_term);
+		sigprocmask(SIG_SETMASK, &old, NULL);
+		for (;;)
+			pause();
+	}
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	if (process_open(pid, &pidfd, NULL) < 0 ||
+	    exit_status_started(pidfd, pid, &started, NULL) < 0)
+		_exit(95);
+	snprintf(s->reply, TEXT_MAX, "%d %llu", pid, (unsigned long long)started);
+}
+
+static void do_find(struct server *s, const char *args, bool forget)
+{
+	struct exit_status found;
+	unsigned long long started;
+	int pid;
+
+	if (sscanf(args, "%d %llu", &pid, &started) != 2 ||
+	    exit_status_find(s->fs, -1, pid, started, &found, NULL) < 0)
+		_exit(96);
+	if (forget)
+		exit_status_forget(s->fs, pid, started);
+	snprintf(s->reply, TEXT_MAX, "%d %d %d %lld", found.is_known, found.exit.code,
+		 found.exit.signal, (long long)(found.ended_at / 1000000000));
+}
+
+/* Somebody else has the socket too, by whatever accident. */
+static void do_stranger(struct task *t, struct server *s, const char *name)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		do_put(t, s, name, "stranger");
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+}
+
+static const char *after(const char *command, const char *word)
+{
+	size_t length = strlen(word);
+
+	return strncmp(command, word, length) == 0 ? command + length : NULL;
+}
+
+static void obey(struct task *t, struct server *s, char *command)
+{
+	const char *args;
+
+	if ((args = after(command, "put "))) {
+		char name[TEXT_MAX], text[TEXT_MAX];
+
+		if (sscanf(args, "%s %s", name, text) == 2)
+			do_put(t, s, name, text);
+	} else if ((args = after(command, "append "))) {
+		do_append(t, s, args);
+	} else if ((args = after(command, "take "))) {
+		do_take(s, args);
+	} else if ((args = after(command, "drop "))) {
+		fdstore_drop(t, s->fs, args);
+	} else if ((args = after(command, "stranger "))) {
+		do_stranger(t, s, args);
+	} else if ((args = after(command, "find "))) {
+		do_find(s, args, false);
+	} else if ((args = after(command, "forget "))) {
+		do_find(s, args, true);
+	} else if ((args = after(command, "exit "))) {
+		_exit(atoi(args));
+	} else if (strcmp(command, "many") == 0) {
+		do_many(t, s);
+	} else if (strcmp(command, "check-many") == 0) {
+		do_check_many(s);
+	} else if (strcmp(command, "orphan") == 0) {
+		do_orphan(s);
+	} else if (strcmp(command, "sweep") == 0) {
+		fdstore_sweep(t, s->fs);
+	} else if (strcmp(command, "ready") == 0) {
+		fdstore_notify_ready(s->fs);
+	}
+}
+
+static void serve(struct task *t, void *arg)
+{
+	struct server *s = arg;
+	char command[TEXT_MAX];
+	ssize_t n;
+
+	snprintf(s->reply, TEXT_MAX, "%d", getpid());
+	(void)!send(channel, s->reply, strlen(s->reply) + 1, 0);
+	while ((n = recv(channel, command, sizeof(command), 0)) > 0 || (n < 0 && errno == EINTR)) {
+		if (n < 0)
+			continue;
+		strcpy(s->reply, "ok");
+		obey(t, s, command);
+		(void)!send(channel, s->reply, strlen(s->reply) + 1, 0);
+	}
+	_exit(0);
+}
+
+static struct sockaddr_un address_in(const char *dir)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s/socket", dir);
+	return a;
+}
+
+static int server_main(char **argv)
+{
+	struct sockaddr_un address = address_in(argv[0]);
+	struct error err = {0};
+	struct loop *l = (log_set_level(LOG_ERROR), loop_new(&err));
+	struct server s = {.fs = fdstore_open(l, &err)};
+
+	if (argv[1])
+		return atoi(argv[1]);
+	if (!s.fs) {
+		log_error("%s", err.text);
+		return 97;
+	}
+	if (!fdstore_has_keeper(s.fs) || getenv("LISTEN_FDS") || getenv("LISTEN_PID"))
+		return 98;
+	signal(SIGHUP, on_hup);
+	signal(SIGTERM, on_term);
+	channel = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (connect(channel, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return 99;
+	task_start(l, "serve", serve, &s);
+	loop_run(l);
+	return 0;
+}
+
+/* argv: the program, --keeper, delay, directory, the server's option or NULL. */
+static int keeper_alone(char **argv)
+{
+	static char word[] = "--server";
+	char *args[] = {argv[0], word, argv[3], argv[4], NULL};
+
+	log_set_level(LOG_ERROR);
+	return keeper_main(args, atoi(argv[2]));
+}
+
+/* ---- the test's side ---- */
+
+static char dir[] = "/tmp/crisp-test-keeper-XXXXXX";
+static char self[4096];
+
+struct kept_server {
+	pid_t keeper, server;
+	int listener, channel;
+};
+
+/* program is executed as keeper; option: what the server exits with at once, or NULL. */
+static struct kept_server start(const char *program, int delay_ms, const char *option)
+{
+	struct sockaddr_un address = address_in(dir);
+	struct kept_server k = {.channel = -1};
+	char delay[16];
+
+	snprintf(delay, sizeof(delay), "%d", delay_ms);
+	unlink(address.sun_path);
+	k.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(k.listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(k.listener, 8), 0);
+	k.keeper = fork();
+	if (k.keeper == 0) {
+		execl(program, program, "--keeper", delay, dir, option, NULL);
+		_exit(89);
+	}
+	return k;
+}
+
+static bool is_readable(int fd, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, timeout_ms) == 1;
+}
+
+static char *hear(struct kept_server *k)
+{
+	static char text[TEXT_MAX];
+
+	assert_true(is_readable(k->channel, 20000));
+	assert_true(recv(k->channel, text, sizeof(text), 0) > 0);
+	return text;
+}
+
+static void await_server(struct kept_server *k)
+{
+	close_fd(k->channel);
+	assert_true(is_readable(k->listener, 20000));
+	k->channel = accept4(k->listener, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(k->channel >= 0);
+	k->server = atoi(hear(k));
+}
+
+static void say(struct kept_server *k, const char *command)
+{
+	assert_true(send(k->channel, command, strlen(command) + 1, 0) > 0);
+}
+
+static char *ask(struct kept_server *k, const char *command)
+{
+	say(k, command);
+	return hear(k);
+}
+
+static void ok(struct kept_server *k, const char *command)
+{
+	assert_string_equal(ask(k, command), "ok");
+}
+
+static void kill_server(struct kept_server *k)
+{
+	assert_int_equal(kill(k->server, SIGKILL), 0);
+}
+
+static int end(struct kept_server *k, int sig)
+{
+	int status;
+
+	if (sig)
+		assert_int_equal(kill(k->keeper, sig), 0);
+	assert_int_equal(waitpid(k->keeper, &status, 0), k->keeper);
+	assert_true(WIFEXITED(status));
+	close_fd(k->channel);
+	close(k->listener);
+	return WEXITSTATUS(status);
+}
+
+static int keeper_fds(const struct kept_server *k)
+{
+	char path[64];
+	DIR *fds;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", k->keeper);
+	fds = opendir(path);
+	assert_non_null(fds);
+	while (readdir(fds))
+		n++;
+	closedir(fds);
+	return n;
+}
+
+/* Messages are not answered, so that they were obeyed shows a moment later. */
+static void await_keeper_fds(const struct kept_server *k, int count)
+{
+	for (int i = 0; i < 2000 && keeper_fds(k) != count; i++)
+		usleep(1000);
+	assert_int_equal(keeper_fds(k), count);
+}
+
+static void fifty_kills_lose_nothing(void **state)
+{
+	struct kept_server k = start(self, 0, NULL);
+	char command[64], want[TEXT_MAX] = "=";
+
+	for (int i = 0; i < 50; i++) {
+		await_server(&k);
+		snprintf(command, sizeof(command), "put pipe-%d text-%d", i, i);
+		ok(&k, command);
+		snprintf(command, sizeof(command), "append %d;", i);
+		ok(&k, command);
+		strcat(want, command + strlen("append "));
+		/* it may die within the next one, too */
+		if (i % 3 == 0)
+			say(&k, "put other text");
+		if (i % 5 == 0)
+			usleep(300);
+		kill_server(&k);
+	}
+	await_server(&k);
+	assert_string_equal(ask(&k, "take shared.r"), want);
+	for (int i = 0; i < 50; i++) {
+		snprintf(command, sizeof(command), "take pipe-%d", i);
+		snprintf(want, sizeof(want), "=text-%d", i);
+		assert_string_equal(ask(&k, command), want);
+	}
+	assert_string_equal(ask(&k, "take pipe-50"), "-");
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void three_thousand_come_back(void **state)
+{
+	struct kept_server k = start(self, 0, NULL);
+	int before;
+
+	await_server(&k);
+	before = keeper_fds(&k);
+	ok(&k, "many");
+	kill_server(&k);
+	await_server(&k);
+	assert_int_equal(keeper_fds(&k), before + MANY);
+	ok(&k, "check-many");
+	kill_server(&k);
+	await_server(&k);
+	ok(&k, "sweep");
+	await_keeper_fds(&k, before);
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void names_are_replaced_and_dropped(void **state)
+{
+	struct kept_server k = start(self, 0, NULL);
+	int before;
+
+	await_server(&k);
+	before = keeper_fds(&k);
+	ok(&k, "put one first");
+	ok(&k, "put one second");
+	ok(&k, "put two second");
+	await_keeper_fds(&k, before + 2);
+	ok(&k, "drop two");
+	ok(&k, "drop never-kept");
+	await_keeper_fds(&k, before + 1);
+	assert_non_null(strstr(ask(&k, "put a:b text"), "name"));
+	kill_server(&k);
+	await_server(&k);
+	assert_string_equal(ask(&k, "take two"), "-");
+	assert_string_equal(ask(&k, "take one"), "=second");
+	assert_string_equal(ask(&k, "take one"), "-");
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void strangers_are_not_obeyed(void **state)
+{
+	struct kept_server k = start(self, 0, NULL);
+
+	await_server(&k);
+	ok(&k, "stranger mine");
+	ok(&k, "put yours text");
+	kill_server(&k);
+	await_server(&k);
+	assert_string_equal(ask(&k, "take mine"), "-");
+	assert_string_equal(ask(&k, "take yours"), "=text");
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void orphan_ends(struct kept_server *k, int sig, const char *want)
+{
+	char orphan[TEXT_MAX], command[TEXT_MAX + 8], found[TEXT_MAX];
+	long long ended;
+	int pid, tries = 0;
+	time_t now = time(NULL);
+
+	snprintf(orphan, sizeof(orphan), "%s", ask(k, "orphan"));
+	kill_server(k);
+	await_server(k);
+	snprintf(command, sizeof(command), "find %s", orphan);
+	assert_string_equal(ask(k, command), "0 255 0 0");
+	pid = atoi(orphan);
+	assert_int_equal(kill(pid, sig), 0);
+	while (kill(pid, 0) == 0 && tries++ < 5000)
+		usleep(1000);
+	snprintf(found, sizeof(found), "%s", ask(k, command));
+	*strrchr(found, ' ') = '\0';
+	assert_string_equal(found, want);
+	ended = atoll(found + strlen(found) + 1);
+	assert_true(ended >= now - 1 && ended <= time(NULL) + 1);
+	/* another one with the same pid is not it */
+	snprintf(command, sizeof(command), "find %d 1", pid);
+	assert_string_equal(ask(k, command), "0 255 0 0");
+	/* recorded for the server's next life too, until it is forgotten */
+	kill_server(k);
+	await_server(k);
+	snprintf(command, sizeof(command), "forget %s", orphan);
+	assert_memory_equal(ask(k, command), want, strlen(want));
+}
+
+static void orphans_are_recorded(void **state)
+{
+	struct kept_server k = start(self, 0, NULL);
+
+	await_server(&k);
+	orphan_ends(&k, SIGTERM, "1 5 0");
+	orphan_ends(&k, SIGKILL, "1 137 9");
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void signals_reach_the_server(void **state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct kept_server k;
+	char text[32] = "";
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", dir);
+	assert_int_equal(bind(notify, (struct sockaddr *)&address, sizeof(address)), 0);
+	setenv("NOTIFY_SOCKET", address.sun_path, 1);
+	k = start(self, 0, NULL);
+	unsetenv("NOTIFY_SOCKET");
+	await_server(&k);
+	assert_int_equal(kill(k.keeper, SIGHUP), 0);
+	assert_string_equal(hear(&k), "hup");
+	ok(&k, "ready");
+	assert_true(is_readable(notify, 5000));
+	assert_int_equal(recv(notify, text, sizeof(text), 0), 7);
+	assert_string_equal(text, "READY=1");
+	/* once it was ready, an exit is a death like others */
+	say(&k, "exit 3");
+	await_server(&k);
+	assert_int_equal(end(&k, SIGINT), 128 + SIGINT);
+	close(notify);
+	unlink(address.sun_path);
+}
+
+static void wrong_configuration_ends_it(void **state)
+{
+	struct kept_server k = start(self, 0, "3");
+
+	assert_int_equal(end(&k, 0), 3);
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void delays_are_kept(void **state)
+{
+	struct kept_server k = start(self, 150, NULL);
+	uint64_t began;
+
+	await_server(&k);
+	began = now_ms();
+	kill_server(&k);
+	await_server(&k);
+	assert_true(now_ms() - began >= 150);
+	assert_int_equal(end(&k, SIGTERM), 7);
+	/* told to stop while no server runs */
+	k = start(self, 600000, NULL);
+	await_server(&k);
+	kill_server(&k);
+	while (recv(k.channel, &(char){0}, 1, 0) > 0)
+		;
+	usleep(20000);
+	assert_int_equal(end(&k, SIGTERM), 0);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+	cleanup_close int in = open(from, O_RDONLY | O_CLOEXEC);
+	cleanup_close int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+	char buffer[2048];
+	ssize_t n;
+
+	while ((n = read(in, buffer, sizeof(buffer))) > 0)
+		assert_int_equal(write(out, buffer, (size_t)n), n);
+	assert_int_equal(n, 0);
+}
+
+static void runs_on_without_its_file(void **state)
+{
+	char copy[64];
+	struct kept_server k;
+
+	snprintf(copy, sizeof(copy), "%s/copy", dir);
+	copy_file(self, copy);
+	k = start(copy, 0, NULL);
+	await_server(&k);
+	ok(&k, "put one text");
+	unlink(copy);
+	kill_server(&k);
+	await_server(&k);
+	assert_string_equal(ask(&k, "take one"), "=text");
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static int count_fds(void)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(fds))
+		n++;
+	closedir(fds);
+	return n;
+}
+
+static int setup(void **state)
+{
+	*state = (void *)(intptr_t)count_fds();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	assert_int_equal(count_fds(), (intptr_t)*state);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	return 0;
+}
+
+static int group_setup(void **state)
+{
+	struct rlimit limit;
+
+	signal(SIGPIPE, SIG_IGN);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return -1;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		return -1;
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int group_teardown(void **state)
+{
+	unlink(address_in(dir).sun_path);
+	return rmdir(dir);
+}
+
+#define test(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		test(fifty_kills_lose_nothing),	      test(three_thousand_come_back),
+		test(names_are_replaced_and_dropped), test(strangers_are_not_obeyed),
+		test(orphans_are_recorded),	      test(signals_reach_the_server),
+		test(wrong_configuration_ends_it),    test(delays_are_kept),
+		test(runs_on_without_its_file),
+	};
+
+	if (argc > 2 && strcmp(argv[1], "--server") == 0)
+		return server_main(argv + 2);
+	if (argc > 3 && strcmp(argv[1], "--keeper") == 0)
+		return keeper_alone(argv);
+	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
