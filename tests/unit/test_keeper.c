@@ -257,22 +257,25 @@ static int server_main(char **argv)
 {
 	struct sockaddr_un address = address_in(argv[0]);
 	struct error err = {0};
-	struct loop *l = (log_set_level(LOG_ERROR), loop_new(&err));
-	struct server s = {.fs = fdstore_open(l, &err)};
+	struct loop *l;
+	struct server s;
 
 	if (argv[1])
-		return atoi(argv[1]);
+		_exit(atoi(argv[1]));
+	log_set_level(LOG_ERROR);
+	l = loop_new(&err);
+	s.fs = fdstore_open(l, &err);
 	if (!s.fs) {
 		log_error("%s", err.text);
-		return 97;
+		_exit(97);
 	}
 	if (!fdstore_has_keeper(s.fs) || getenv("LISTEN_FDS") || getenv("LISTEN_PID"))
-		return 98;
+		_exit(98);
 	signal(SIGHUP, on_hup);
 	signal(SIGTERM, on_term);
 	channel = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (connect(channel, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return 99;
+		_exit(99);
 	task_start(l, "serve", serve, &s);
 	loop_run(l);
 	return 0;
