@@ -7,14 +7,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 #include "sandbox/linux/caps.h"
+#include "sandbox/linux/cgroup_priv.h"
 #include "sandbox/linux/kind.h"
 #include "sandbox/linux/mounts.h"
 #include "sandbox/linux/ns.h"
@@ -100,6 +103,7 @@ static int add_root(struct plan_builder *b, const struct linux_container *c,
 		.upper = c->spec.upper,
 		.work = c->spec.work,
 		.user_fd = pod->user,
+		.has_devices = c->spec.is_privileged,
 	};
 	int mount = -1;
 
@@ -176,7 +180,7 @@ static int add_mount(struct plan_builder *b, const struct linux_container *c,
 	if (strcmp(target, "/") == 0)
 		return error_set(err, ERR_INVALID, "mount target %s: it is the root", m->target);
 	TRY(user_fd_of(c, m, pod, &user, err));
-	TRY(mount_source_open(m, user, &source, err));
+	TRY(mount_source_open(m, user, c->spec.is_privileged, &source, err));
 	*ret = (struct plan_mount){
 		.fd = plan_give_fd(b, source.fd),
 		.is_directory = source.is_directory,
@@ -261,6 +265,52 @@ static int add_devices(struct plan_builder *b, const struct linux_container *c, 
 	return r;
 }
 
+/* "cpu,cpuacct", as the hierarchy is known. */
+static void hierarchy_name(const struct hierarchy *h, char *ret, size_t size)
+{
+	size_t n = 0;
+
+	ret[0] = 0;
+	if (h->is_v2)
+		snprintf(ret, size, "unified");
+	for (int i = 0; i < CONTROLLER_COUNT && !h->is_v2; i++)
+		if (h->controllers & 1u << i)
+			n += (size_t)snprintf(ret + n, size - n, "%s%s", n ? "," : "",
+					      controller_names[i]);
+}
+
+static int add_hierarchy(struct plan_builder *b, const struct linux_container *c,
+			 const struct hierarchy *h, struct plan_cgroup *ret, struct error *err)
+{
+	cleanup_close int dir = cgroup_open(h, c->cgroup);
+	char name[128];
+	int mount;
+
+	if (dir < 0)
+		return error_errno(err, -dir, "open the cgroup %s", c->cgroup);
+	mount = open_tree(dir, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (mount < 0)
+		return error_errno(err, errno, "clone the mount of the cgroup %s", c->cgroup);
+	hierarchy_name(h, name, sizeof(name));
+	*ret = (struct plan_cgroup){
+		.name = kind.cgroups->is_pure_v2 ? 0 : plan_add_string(b, name),
+		.fd = plan_give_fd(b, mount),
+	};
+	return 0;
+}
+
+static int add_cgroups(struct plan_builder *b, const struct linux_container *c, struct error *err)
+{
+	struct plan_cgroup groups[CGROUP_JOIN_MAX];
+	struct plan_list list;
+
+	for (size_t i = 0; i < kind.cgroups->count; i++)
+		TRY(add_hierarchy(b, c, &kind.cgroups->hierarchies[i], &groups[i], err));
+	list = plan_add_list(b, groups, kind.cgroups->count, sizeof(*groups));
+	plan_get(b)->cgroups = list;
+	return 0;
+}
+
 /* What the node's namespaces make different. */
 static int add_node_mounts(struct plan_builder *b, const struct linux_container *c,
 			   const struct pod_fds *pod, struct error *err)
@@ -335,7 +385,7 @@ int container_plan_build(const struct linux_container *c, const struct pod_fds *
 	if (c->spec.is_readonly_root)
 		plan_get(ret)->flags |= PLAN_READONLY_ROOT;
 	if (c->spec.is_privileged)
-		plan_get(ret)->flags |= PLAN_WRITABLE_SYS;
+		plan_get(ret)->flags |= PLAN_PRIVILEGED;
 	if (sandbox->ipc == NS_CONTAINER)
 		plan_get(ret)->flags |= PLAN_OWN_IPC;
 	r = add_root(ret, c, pod, err);
@@ -343,6 +393,8 @@ int container_plan_build(const struct linux_container *c, const struct pod_fds *
 		r = add_mounts(ret, c, pod, err);
 	if (r == 0)
 		r = add_devices(ret, c, err);
+	if (r == 0)
+		r = add_cgroups(ret, c, err);
 	if (r == 0)
 		r = add_node_mounts(ret, c, pod, err);
 	if (r == 0)

@@ -57,6 +57,11 @@ static int open_source(const char *path, int *ret_fd, struct error *err)
 	return 0;
 }
 
+static bool is_node(const struct stat *st)
+{
+	return S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode);
+}
+
 static uint64_t propagation_flag(enum mount_propagation p)
 {
 	switch (p) {
@@ -70,7 +75,8 @@ static uint64_t propagation_flag(enum mount_propagation p)
 	return MS_PRIVATE;
 }
 
-static int set_attributes(int mount, const struct mount_spec *m, int user_fd, struct error *err)
+static int set_attributes(int mount, const struct mount_spec *m, int user_fd, bool has_devices,
+			  struct error *err)
 {
 	struct mount_attr all = {.propagation = propagation_flag(m->propagation)};
 	struct mount_attr top = {.attr_set = MOUNT_ATTR_RDONLY};
@@ -78,6 +84,8 @@ static int set_attributes(int mount, const struct mount_spec *m, int user_fd, st
 
 	if (m->is_recursive_readonly)
 		all.attr_set |= MOUNT_ATTR_RDONLY;
+	if (!has_devices)
+		all.attr_set |= MOUNT_ATTR_NODEV;
 	if (user_fd >= 0) {
 		all.attr_set |= MOUNT_ATTR_IDMAP;
 		all.userns_fd = (uint64_t)user_fd;
@@ -116,7 +124,7 @@ int mount_clone(const char *path, bool is_recursive, bool is_readonly, int *ret_
 	if (source < 0)
 		return error_errno(err, errno, "open %s", path);
 	TRY(clone_source(source, path, is_recursive, &mount, err));
-	TRY(set_attributes(mount, &m, -1, err));
+	TRY(set_attributes(mount, &m, -1, true, err));
 	*ret_fd = take_fd(&mount);
 	return 0;
 }
@@ -152,8 +160,8 @@ static int open_image(const struct mount_spec *m, struct mount_source *ret, stru
 	return 0;
 }
 
-int mount_source_open(const struct mount_spec *m, int user_fd, struct mount_source *ret,
-		      struct error *err)
+int mount_source_open(const struct mount_spec *m, int user_fd, bool has_devices,
+		      struct mount_source *ret, struct error *err)
 {
 	cleanup_close int source = -1;
 	cleanup_close int mount = -1;
@@ -167,13 +175,13 @@ int mount_source_open(const struct mount_spec *m, int user_fd, struct mount_sour
 	if (m->kind == MOUNT_IMAGE) {
 		TRY(open_image(m, &image, err));
 		*ret = image;
-		return set_attributes(image.fd, m, user_fd, err);
+		return set_attributes(image.fd, m, user_fd, has_devices, err);
 	}
 	TRY(open_source(m->source, &source, err));
 	if (fstat(source, &st) < 0)
 		return error_errno(err, errno, "look at the mount source %s", m->source);
 	TRY(clone_source(source, m->source, true, &mount, err));
-	TRY(set_attributes(mount, m, user_fd, err));
+	TRY(set_attributes(mount, m, user_fd, has_devices || is_node(&st), err));
 	*ret = (struct mount_source){.fd = take_fd(&mount), .is_directory = S_ISDIR(st.st_mode)};
 	return 0;
 }
@@ -222,11 +230,6 @@ static bool is_own(const char *path)
 		if (strcmp(path, own[i]) == 0)
 			return true;
 	return false;
-}
-
-static bool is_node(const struct stat *st)
-{
-	return S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode);
 }
 
 /* All nodes beneath host; entries that vanish meanwhile are left out. */

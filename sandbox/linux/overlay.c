@@ -114,7 +114,9 @@ static int make_overlay(const struct overlay_spec *spec, const int *layers, int 
 	}
 	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return explain(fs, errno, "make an overlay", err);
-	mount = fsmount(fs, FSMOUNT_CLOEXEC, spec->upper ? 0 : MOUNT_ATTR_RDONLY);
+	mount = fsmount(fs, FSMOUNT_CLOEXEC,
+			(spec->upper ? 0 : MOUNT_ATTR_RDONLY) |
+				(spec->has_devices ? 0 : MOUNT_ATTR_NODEV));
 	if (mount < 0)
 		return error_errno(err, errno, "mount an overlay");
 	*ret_mount = mount;

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "io/base/error.h"
 #include "io/base/strings.h"
 
@@ -15,6 +17,7 @@ struct overlay_spec {
 	 * since with both the overlay would be read-only without a word; the upper directory's own
 	 * owner must be mapped by the caller. */
 	int user_fd;
+	bool has_devices; /* device nodes in it work */
 };
 
 /* The detached mount. */

@@ -332,7 +332,7 @@ static int make_tiny_namespace(struct error *err)
 		return error_errno(err, errno, "mount a tmpfs for the spawner");
 	dir = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0 || null < 0 || mkdirat(dir, "root", 0755) < 0 ||
-	    mkdirat(dir, "image", 0755) < 0 || mkdirat(dir, "proc", 0755) < 0 ||
+	    mkdirat(dir, "aside", 0755) < 0 || mkdirat(dir, "proc", 0755) < 0 ||
 	    mkdirat(dir, "sys", 0755) < 0 || mknodat(dir, "null", S_IFREG | 0600, 0) < 0)
 		return error_errno(err, errno, "prepare the spawner's root");
 	if (move_mount(null, "", dir, "null", MOVE_MOUNT_F_EMPTY_PATH) < 0 ||

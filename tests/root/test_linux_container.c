@@ -547,6 +547,28 @@ static void device_is_given(void **state)
 	run_fails(&p, ERR_INVALID, "/dev/no-such");
 }
 
+/* The default capabilities have CAP_MKNOD, which must not open the node's disks. */
+static void made_device_nodes_do_not_work(void **state)
+{
+	cleanup_free char *volume = in_dir("nodes");
+	struct mount_spec m = {.source = volume, .target = "/volume"};
+	struct linux_pod p;
+
+	assert_int_equal(mkdir(volume, 0755), 0);
+	pod_init(&p,
+		 "for d in / /dev /volume /dev/shm; do mknod $d/x c 1 5 && head -c1 $d/x; done; "
+		 "head -c1 /dev/zero | wc -c");
+	p.container.mounts = &m;
+	p.container.mount_count = 1;
+	run_ok(&p, 0);
+	assert_non_null(strstr(p.output.data, "head: //x: Permission denied"));
+	assert_non_null(strstr(p.output.data, "head: /dev/x: Permission denied"));
+	assert_non_null(strstr(p.output.data, "head: /volume/x: Permission denied"));
+	assert_non_null(strstr(p.output.data, "head: /dev/shm/x: Permission denied"));
+	assert_line(p.output.data, "1");
+	pod_done(&p);
+}
+
 static void image_mount_shows_layers(void **state)
 {
 	struct linux_pod p;
@@ -696,6 +718,7 @@ int main(void)
 		cmocka_unit_test(limits_are_set_and_clamped),
 		cmocka_unit_test(privileged_sees_the_node),
 		cmocka_unit_test(device_is_given),
+		cmocka_unit_test(made_device_nodes_do_not_work),
 		cmocka_unit_test(image_mount_shows_layers),
 		cmocka_unit_test(background_process_ends_with_the_container),
 		cmocka_unit_test(failed_commit_runs_nothing),

@@ -1,41 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /sys/fs/cgroup as the container sees it: its own cgroup is the root (a cgroup namespace),
- * read-only unless the container is privileged. Peculiar: the hierarchies are those that
- * /proc/self/cgroup names, read in the pristine proc of the tiny mount namespace.
+ * /sys/fs/cgroup as the container sees it: its own cgroup of each hierarchy that is used, read-only
+ * unless the container is privileged. Peculiar: the server gives mounts of the groups, since making
+ * a new mount of a hierarchy costs ten times as much; the cgroup namespace names them alike.
  */
 #include "sandbox/linux/init/helper.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NO_EXTRAS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
-
-static void mount_hierarchy(int tmpfs, const char *name, const char *type, const char *options,
-			    unsigned attributes)
-{
-	int mount = mount_new(type, options, attributes), target;
-
-	/* a hierarchy that this kernel does not let us mount stays away */
-	if (mount < 0)
-		return;
-	if (mkdirat(tmpfs, name, 0755) < 0)
-		fail(STEP_CGROUP_VIEW, name);
-	target = openat(tmpfs, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (target < 0 || mount_place(mount, target) < 0)
-		fail(STEP_CGROUP_VIEW, name);
-	close(target);
-	close(mount);
-}
-
 /* "cpu,cpuacct" is one directory that is known by both names. */
-static void link_controllers(int tmpfs, const char *controllers)
+static void link_controllers(int view, const char *controllers)
 {
 	char copy[NAME_MAX + 1], *rest = copy, *one;
 
@@ -43,58 +23,42 @@ static void link_controllers(int tmpfs, const char *controllers)
 		return;
 	strcpy(copy, controllers);
 	while ((one = strsep(&rest, ",")))
-		if (symlinkat(controllers, tmpfs, one) < 0 && errno != EEXIST)
+		if (symlinkat(controllers, view, one) < 0 && errno != EEXIST)
 			fail(STEP_CGROUP_VIEW, one);
 }
 
-/* A line "4:memory:/a/b"; "1:name=systemd:/", "0::/c". */
-static void mount_line(int tmpfs, char *line, unsigned attributes)
+static void place_hierarchy(int view, const char *name, int mount)
 {
-	char *controllers = strchr(line, ':'), *end;
-	char options[NAME_MAX + 8];
+	int target;
 
-	if (!controllers || !(end = strchr(++controllers, ':')))
-		return;
-	*end = 0;
-	if (!*controllers) {
-		mount_hierarchy(tmpfs, "unified", "cgroup2", NULL, attributes);
-	} else if (strncmp(controllers, "name=", 5) == 0) {
-		snprintf(options, sizeof(options), "none,%s", controllers);
-		mount_hierarchy(tmpfs, controllers + 5, "cgroup", options, attributes);
-	} else {
-		mount_hierarchy(tmpfs, controllers, "cgroup", controllers, attributes);
-		link_controllers(tmpfs, controllers);
-	}
+	if (mkdirat(view, name, 0755) < 0)
+		fail(STEP_CGROUP_VIEW, name);
+	target = openat(view, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (target < 0 || mount_place(mount, target) < 0)
+		fail(STEP_CGROUP_VIEW, name);
+	close(target);
+	link_controllers(view, name);
 }
 
 void mount_cgroup_view(struct helper *h, int sys)
 {
-	unsigned attributes =
-		NO_EXTRAS | (h->plan->flags & PLAN_WRITABLE_SYS ? 0 : MOUNT_ATTR_RDONLY);
-	struct mount_attr readonly = {.attr_set = MOUNT_ATTR_RDONLY};
-	int target = openat(sys, "fs/cgroup", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), view;
-	char text[4096], *rest = text, *line;
-	int file = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
-	ssize_t n = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
+	const struct plan_cgroup *groups = plan_items(h->plan, h->plan->cgroups);
+	struct mount_attr attributes = {
+		.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
+			    (h->plan->flags & PLAN_PRIVILEGED ? 0 : MOUNT_ATTR_RDONLY),
+		.propagation = MS_PRIVATE,
+	};
+	int target = openat(sys, "fs/cgroup", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	uint32_t count = h->plan->cgroups.count;
+	bool is_one = count && !groups[0].name;
+	int view = is_one ? groups[0].fd : mount_new("tmpfs", "mode=755,size=64k", 0);
 
-	if (n <= 0 || target < 0)
+	if (target < 0 || view < 0 || mount_place(view, target) < 0)
 		fail(STEP_CGROUP_VIEW, "/sys/fs/cgroup");
-	text[n] = 0;
-	close(file);
-	if (strncmp(text, "0::", 3) == 0) {
-		view = mount_new("cgroup2", NULL, attributes);
-		if (view < 0 || mount_place(view, target) < 0)
-			fail(STEP_CGROUP_VIEW, "/sys/fs/cgroup");
-		close(view);
-		return;
-	}
-	view = mount_new("tmpfs", "mode=755,size=64k", NO_EXTRAS);
-	if (view < 0 || mount_place(view, target) < 0)
-		fail(STEP_CGROUP_VIEW, "/sys/fs/cgroup");
-	while ((line = strsep(&rest, "\n")))
-		mount_line(view, line, attributes);
-	if (!(h->plan->flags & PLAN_WRITABLE_SYS) &&
-	    mount_setattr(view, "", AT_EMPTY_PATH, &readonly, sizeof(readonly)) < 0)
+	for (uint32_t i = 0; i < count && !is_one; i++)
+		place_hierarchy(view, plan_text(h->plan, groups[i].name), groups[i].fd);
+	if (mount_setattr(view, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes, sizeof(attributes)) <
+	    0)
 		fail(STEP_CGROUP_VIEW, "/sys/fs/cgroup");
 	close(view);
 	close(target);

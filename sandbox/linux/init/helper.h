@@ -50,8 +50,13 @@ int make_beneath(int root, const char *path, bool is_directory);
 /* A detached mount of a new file system instance. options: "key=value,flag,…" or NULL. −1 and
  * errno. */
 int mount_new(const char *type, const char *options, unsigned attributes);
+/* A further mount of what fd is, of all below it where asked, detached. −1 and errno. */
+int mount_clone(int fd, bool is_recursive);
 /* Puts a detached mount on what target (O_PATH) is. */
 int mount_place(int mount, int target);
+/* The same for the tiny root's spare directory, for mounts of which only parts are wanted: they go
+ * away with that root. */
+int mount_aside(int mount);
 /* proc, dev, sys, cgroup, shm, mqueue, devices. */
 void mount_base(struct helper *h);
 /* The container's own mounts, in order. */
@@ -60,7 +65,7 @@ void mount_volumes(struct helper *h);
 void mount_restrictions(struct helper *h);
 /* init/cgroup_view.c: /sys/fs/cgroup, read-only, from the own cgroup down. */
 void mount_cgroup_view(struct helper *h, int sys);
-/* init/devices.c: fills a detached tmpfs with nodes and links. */
+/* init/devices.c: fills a detached tmpfs with nodes and links; binds what is given as mounts. */
 void make_devices(struct helper *h, int dev);
 void bind_devices(struct helper *h);
 

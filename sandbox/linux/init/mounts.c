@@ -86,12 +86,20 @@ int mount_place(int mount, int target)
 	return move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
 }
 
-/* A further mount of what fd is, recursively where asked. */
-static int clone_mount(int fd, bool is_recursive)
+int mount_clone(int fd, bool is_recursive)
 {
 	return open_tree(fd, "",
 			 AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC |
 				 (unsigned)(is_recursive ? AT_RECURSIVE : 0));
+}
+
+int mount_aside(int mount)
+{
+	int place = open("/aside", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r = place < 0 ? -1 : mount_place(mount, place);
+
+	close(place);
+	return r;
 }
 
 static void mount_proc(struct helper *h)
@@ -136,8 +144,10 @@ static void mount_dev(struct helper *h)
 	int target = open_plain_directory(h->root, "dev");
 	unsigned no = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
+	/* what the container makes there is no way to a device (it may have CAP_MKNOD) */
 	h->dev = mount_new("tmpfs", "mode=755,size=65536k",
-			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_STRICTATIME);
+			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_STRICTATIME |
+				   (h->plan->flags & PLAN_PRIVILEGED ? 0 : MOUNT_ATTR_NODEV));
 	if (target < 0 || h->dev < 0)
 		fail(STEP_DEV, "/dev");
 	make_devices(h, h->dev);
@@ -158,7 +168,7 @@ static void mount_sys(struct helper *h)
 	unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 	int target = open_plain_directory(h->root, "sys"), sys = h->plan->sys_fd;
 
-	if (!(h->plan->flags & PLAN_WRITABLE_SYS))
+	if (!(h->plan->flags & PLAN_PRIVILEGED))
 		attributes |= MOUNT_ATTR_RDONLY;
 	if (sys < 0)
 		sys = mount_new("sysfs", NULL, attributes);
@@ -190,19 +200,17 @@ static bool may_cover_proc(const char *target)
 	return false;
 }
 
-/* A mount of a part of mount. Only what is attached can be cloned before Linux 6.15, so mount goes
- * where the tiny root has a place for it, and away with that root. */
+/* A mount of a part of mount. Only what is attached can be cloned before Linux 6.15. */
 static int mount_part(int mount, const char *sub_path)
 {
-	int place = open("/image", O_PATH | O_DIRECTORY | O_CLOEXEC), part, clone = -1;
+	int part, clone = -1;
 
-	if (place < 0 || mount_place(mount, place) < 0)
+	if (mount_aside(mount) < 0)
 		return -1;
 	part = open_beneath(mount, sub_path, 0);
 	if (part >= 0)
-		clone = clone_mount(part, true);
+		clone = mount_clone(part, true);
 	close(part);
-	close(place);
 	close(mount);
 	return clone;
 }
@@ -262,9 +270,9 @@ static void mask_path(const struct helper *h, const char *path, int *empty)
 	if (fstat(target, &st) < 0)
 		fail(STEP_MASK, path);
 	if (!S_ISDIR(st.st_mode))
-		mount = clone_mount(h->null, false);
+		mount = mount_clone(h->null, false);
 	else if (*empty >= 0)
-		mount = clone_mount(*empty, false);
+		mount = mount_clone(*empty, false);
 	else
 		mount = *empty =
 			mount_new("tmpfs", "nr_blocks=1,nr_inodes=1,mode=755", MASK_ATTRIBUTES);
@@ -282,7 +290,7 @@ static void protect_path(const struct helper *h, const char *path)
 
 	if (target < 0)
 		return;
-	mount = clone_mount(target, true);
+	mount = mount_clone(target, true);
 	if (mount < 0 ||
 	    mount_setattr(mount, "", AT_EMPTY_PATH | AT_RECURSIVE, &readonly, sizeof(readonly)) <
 		    0 ||

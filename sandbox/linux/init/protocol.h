@@ -89,7 +89,7 @@ struct init_report {
 
 enum plan_flags {
 	PLAN_READONLY_ROOT = 1 << 0,
-	PLAN_WRITABLE_SYS = 1 << 1,
+	PLAN_PRIVILEGED = 1 << 1, /* sysfs and cgroups writable, device nodes work anywhere */
 	PLAN_NO_NEW_PRIVS = 1 << 2,
 	PLAN_TTY = 1 << 3,
 	PLAN_USERNS = 1 << 4,	  /* in a user namespace: no mknod, and group 5 may not exist */
@@ -123,6 +123,12 @@ struct plan_device {
 	uint64_t number;
 };
 
+/* A hierarchy of cgroups. */
+struct plan_cgroup {
+	plan_string name; /* its directory in /sys/fs/cgroup; 0: it is all there is (v2) */
+	int32_t fd;	  /* detached mount of the container's own group */
+};
+
 struct plan_rlimit {
 	int32_t resource;
 	uint32_t padding;
@@ -146,6 +152,6 @@ struct plan {
 	struct plan_list argv, envp; /* uint64_t offsets of strings and a 0 behind the last */
 	struct plan_list groups;     /* uint32_t */
 	struct plan_list filter;     /* struct sock_filter */
-	struct plan_list rlimits, mounts, devices;
+	struct plan_list rlimits, mounts, devices, cgroups;
 	struct plan_list masked, readonly; /* plan_string */
 };
