@@ -328,8 +328,7 @@ static int add_node_mounts(struct plan_builder *b, const struct linux_container 
 	return 0;
 }
 
-/* The pipes belong to the container's user, so that /dev/stdout can be opened again. */
-static int give_stdio(const struct linux_container *c, const int stdio[3], struct error *err)
+int plan_give_stdio(const struct linux_container *c, const int stdio[3], struct error *err)
 {
 	const struct sandbox_spec *sandbox = &c->sandbox->spec;
 	int64_t uid = c->user.uid, gid = c->user.gid;
@@ -398,7 +397,7 @@ int container_plan_build(const struct linux_container *c, const struct pod_fds *
 	if (r == 0)
 		r = add_node_mounts(ret, c, pod, err);
 	if (r == 0)
-		r = give_stdio(c, stdio, err);
+		r = plan_give_stdio(c, stdio, err);
 	if (r < 0)
 		plan_done(ret);
 	return r;

@@ -30,6 +30,7 @@ static int build_plan(const struct linux_container *c, const struct exec_spec *s
 	plan->flags &= ~(uint32_t)PLAN_TTY;
 	if (spec->has_tty)
 		plan->flags |= PLAN_TTY;
+	TRY(plan_give_stdio(c, stdio, err));
 	return plan_seal(b, ret_control, err);
 }
 

@@ -23,6 +23,8 @@ int held_get(struct task *t, const char *name, pid_t pid, uint64_t started, int 
 	if (pins_can_hold_pidfds(kind.env.pins))
 		return pins_get(t, kind.env.pins, name, ret_pidfd);
 	fd = kind.env.fdstore ? fdstore_take(kind.env.fdstore, name) : -1;
+	if (fd < 0 && pid <= 0)
+		return error_set(&t->err, ERR_NOT_FOUND, "process %s: nobody noted its pid", name);
 	if (fd < 0)
 		return exit_status_reopen(pid, started, ret_pidfd, &t->err);
 	*ret_pidfd = fd;

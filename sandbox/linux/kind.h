@@ -146,6 +146,8 @@ int container_plan_build(const struct linux_container *c, const struct pod_fds *
 /* The plan's part that an exec has too: ids, capabilities, filter, limits, environment. */
 void plan_add_process(struct plan_builder *b, const struct linux_container *c,
 		      const struct string_list *argv);
+/* The pipes become the container's user's, so that /dev/stdout can be opened again. */
+int plan_give_stdio(const struct linux_container *c, const int stdio[3], struct error *err);
 void plan_add_cgroups(struct plan_builder *b, const struct cgroup_join *join);
 
 /* control.c: the server's end of init/protocol.h. */

@@ -32,11 +32,11 @@ static unsigned next_id;
 static size_t fds_before;
 
 static const char *const applets[] = {
-	"sh",	  "true",     "false",	  "cat",   "echo",   "sleep",  "ls",   "id",
-	"grep",	  "mount",    "stat",	  "touch", "mkdir",  "kill",   "ps",   "env",
-	"pwd",	  "hostname", "readlink", "wc",	   "chown",  "ip",     "tty",  "setsid",
-	"head",	  "umount",   "test",	  "sort",  "cut",    "mknod",  "sync", "dd",
-	"printf", "find",     "tr",	  "seq",   "sysctl", "ulimit", "trap", "ln",
+	"sh",	    "true",   "false",	"cat",	 "echo", "sleep",  "ls",     "id",     "grep",
+	"mount",    "stat",   "touch",	"mkdir", "kill", "ps",	   "env",    "pwd",    "hostname",
+	"readlink", "wc",     "chown",	"ip",	 "tty",	 "setsid", "head",   "umount", "test",
+	"sort",	    "cut",    "mknod",	"sync",	 "tail", "dd",	   "printf", "find",   "tr",
+	"seq",	    "sysctl", "ulimit", "trap",	 "ln",
 };
 
 static size_t count_entries(const char *path)
@@ -61,6 +61,25 @@ static size_t count_mounts(void)
 	while (getline(&line, &size, f) > 0)
 		n += strstr(line, node.dir) != NULL;
 	return n;
+}
+
+/* A pod's cgroup goes with it, from every hierarchy. */
+static void assert_no_cgroup(void)
+{
+	cleanup_closedir DIR *d = opendir("/sys/fs/cgroup");
+	cleanup_free char *mine = xasprintf("crisp-test-%d-", getpid());
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		cleanup_free char *path = xasprintf("/sys/fs/cgroup/%s", e->d_name);
+		cleanup_closedir DIR *hierarchy = opendir(path);
+		struct dirent *group;
+
+		assert_null(strstr(e->d_name, mine));
+		while (hierarchy && (group = readdir(hierarchy)))
+			if (strstr(group->d_name, mine))
+				fail_msg("a cgroup was left: %s/%s", path, group->d_name);
+	}
 }
 
 /* Children that nobody reaped are leftovers too: the tests are a subreaper. */
@@ -196,6 +215,7 @@ int linux_node_teardown(void **state)
 	loop_free(node.loop);
 	task_pool_trim();
 	assert_no_child();
+	assert_no_cgroup();
 	assert_int_equal(count_entries("/proc/self/fd"), fds_before);
 	assert_int_equal(count_mounts(), 0);
 	tmp = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -653,6 +653,79 @@ static void failed_commit_runs_nothing(void **state)
 	pod_done(&p);
 }
 
+/* On a node without a memory controller nothing would stop it. */
+static void out_of_memory_is_told(void **state)
+{
+	struct linux_pod p;
+
+	pod_init(&p, "");
+	p.argv[0] = "tail";
+	p.argv[1] = "/dev/zero";
+	p.container.argv.count = 2;
+	p.container.resources.memory_limit = 16 << 20;
+	p.container.resources.memory_swap_limit = 16 << 20;
+	run_ok(&p, 137);
+	assert_true(p.exit.is_oom_killed);
+	pod_done(&p);
+}
+
+/* Many at once, each with its own pod. */
+#define CROWD 24
+
+struct crowd {
+	struct linux_pod pods[CROWD];
+	size_t left;
+	struct task_event done;
+};
+
+static void run_one(struct task *t, void *arg)
+{
+	struct crowd *c = ((void **)arg)[0];
+	struct linux_pod *p = ((void **)arg)[1];
+
+	if (pod_create(t, p) < 0 || pod_start(t, p) < 0 || pod_wait(t, p) < 0 ||
+	    pod_remove(t, p) < 0)
+		fail_msg("%s", t->err.text);
+	if (--c->left == 0)
+		task_event_set(&c->done);
+}
+
+static int run_crowd(struct task *t, void *arg)
+{
+	struct crowd *c = arg;
+	void *args[CROWD][2];
+
+	task_event_init(&c->done);
+	c->left = CROWD;
+	for (int i = 0; i < CROWD; i++) {
+		args[i][0] = c;
+		args[i][1] = &c->pods[i];
+		task_start(t->loop, "one of many", run_one, args[i]);
+	}
+	return task_event_wait(t, &c->done);
+}
+
+static void many_start_at_once(void **state)
+{
+	struct crowd *c = xnew(struct crowd);
+	char text[CROWD][32];
+
+	for (int i = 0; i < CROWD; i++) {
+		snprintf(text[i], sizeof(text[i]), "echo number %d; exit %d", i, i);
+		pod_init(&c->pods[i], text[i]);
+		if (i % 3 == 0)
+			c->pods[i].sandbox.pid = c->pods[i].container.pid = NS_POD;
+	}
+	assert_int_equal(on_task(run_crowd, c), 0);
+	for (int i = 0; i < CROWD; i++) {
+		snprintf(text[i], sizeof(text[i]), "number %d\n", i);
+		assert_string_equal(c->pods[i].output.data, text[i]);
+		assert_int_equal(c->pods[i].exit.exit.code, i);
+		pod_done(&c->pods[i]);
+	}
+	free(c);
+}
+
 struct timing {
 	struct linux_pod pod;
 	uint64_t start_to_exit;
@@ -722,6 +795,8 @@ int main(void)
 		cmocka_unit_test(image_mount_shows_layers),
 		cmocka_unit_test(background_process_ends_with_the_container),
 		cmocka_unit_test(failed_commit_runs_nothing),
+		cmocka_unit_test(out_of_memory_is_told),
+		cmocka_unit_test(many_start_at_once),
 		cmocka_unit_test(start_is_quick),
 	};
 

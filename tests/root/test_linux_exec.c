@@ -56,7 +56,8 @@ static int check_identity(struct task *t, struct linux_pod *p)
 	struct buf out = {0};
 	int code = pod_exec(t, p, "one",
 			    "id; pwd; echo $HELLO; cat /proc/self/status; hostname; ls /; "
-			    "readlink /proc/self/ns/mnt; readlink /proc/1/ns/mnt; exit 7",
+			    "readlink /proc/self/ns/mnt; readlink /proc/1/ns/mnt; "
+			    "echo again >/dev/stderr; exit 7",
 			    &out);
 
 	TRY(code);
@@ -71,6 +72,7 @@ static int check_identity(struct task *t, struct linux_pod *p)
 	assert_line(out.data, "NoNewPrivs:\t1");
 	assert_line(out.data, "Seccomp:\t2");
 	assert_line(out.data, "pod-name");
+	assert_line(out.data, "again");
 	buf_done(&out);
 	return 0;
 }
