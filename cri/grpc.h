@@ -40,8 +40,8 @@ struct grpc_method {
 
 /*
  * methods stays the caller's and must outlive the server. data is what call_data() gives to
- * handlers. One server a loop: it takes loop_set_prepare(). NULL with err set when epoll can't be
- * had.
+ * handlers. One server a loop: it takes loop_set_prepare(). SIGPIPE is ignored from now on. NULL
+ * with err set when epoll can't be had.
  */
 struct grpc_server *grpc_server_new(struct loop *l, const struct grpc_method *methods, size_t count,
 				    void *data, struct error *err);

@@ -47,6 +47,8 @@
 /* Any header block of ours: status, content type, and an error's text with each byte as %XX. */
 #define HEADER_BLOCK_MAX (128 + 3 * sizeof(((struct error *)0)->text))
 #define FREE_ROUNDS 1000
+/* h2o writes as fast as a client reads; this is how long others wait for it. */
+#define RUN_NS (2 * 1000000ull)
 
 struct transport {
 	struct grpc_server *server;
@@ -58,7 +60,8 @@ struct transport {
 	int epoll_fd;
 	struct loop_watch *watch;
 	struct loop_timer timer;
-	bool is_dirty; /* h2o has something to do at the end of this turn */
+	bool is_dirty;		/* h2o has something to do at the end of this turn */
+	struct loop_work again; /* h2o has more to do, but others come first */
 	struct list connections;
 	size_t connection_count;
 };
@@ -122,7 +125,8 @@ static void flush_all(struct transport *tr)
 static void run_h2o(struct transport *tr)
 {
 	h2o_loop_t *l = tr->h2o;
-	uint64_t before = l->_now, wake_at;
+	uint64_t before = l->_now, until = loop_now(tr->loop) + RUN_NS, wake_at;
+	bool has_more;
 
 	tr->is_dirty = false;
 	do {
@@ -130,7 +134,11 @@ static void run_h2o(struct transport *tr)
 		if (l->_now < before)
 			flush_all(tr);
 		before = l->_now;
-	} while (l->_statechanged.head || l->_pending_as_client || l->_pending_as_server);
+		has_more = l->_statechanged.head || l->_pending_as_client || l->_pending_as_server;
+	} while (has_more && loop_now(tr->loop) < until);
+	/* h2o's epoll does not know yet what it has to wait for */
+	if (has_more)
+		loop_post(tr->loop, &tr->again);
 
 	wake_at = h2o_timeout_get_wake_at(&l->_timeouts);
 	if (wake_at == UINT64_MAX || wake_at > l->_now + FAR_MS)
@@ -149,6 +157,13 @@ static void on_epoll(void *data, int events)
 static void on_timer(void *data)
 {
 	run_h2o(data);
+}
+
+static void on_again(void *data)
+{
+	struct transport *tr = data;
+
+	tr->is_dirty = true;
 }
 
 static void on_turn_end(void *data)
@@ -654,6 +669,7 @@ struct transport *transport_new(struct grpc_server *s, struct loop *l, struct er
 	}
 	init_h2o(tr);
 	loop_timer_init(&tr->timer, "h2o timer", on_timer, tr);
+	loop_work_init(&tr->again, "h2o again", on_again, tr);
 	tr->watch = loop_watch_fd(l, tr->epoll_fd, LOOP_READ, "h2o", on_epoll, tr);
 	loop_set_prepare(l, "h2o", on_turn_end, tr);
 	tr->is_dirty = true;
@@ -673,6 +689,7 @@ void transport_free(struct transport *tr)
 	loop_set_prepare(tr->loop, NULL, NULL, NULL);
 	loop_watch_free(tr->watch);
 	loop_timer_stop(tr->loop, &tr->timer);
+	loop_work_cancel(&tr->again);
 	queue = tr->ctx.queue;
 	h2o_context_dispose(&tr->ctx);
 	/* 2.2.5 forgets it */
