@@ -24,13 +24,19 @@
 #define KEEPER_DELAY_AUTO (-1)
 
 /*
- * Runs the server: this program (its path, so that a new binary is used; the running one when that
- * can't be executed) with argv, NULL-terminated, without --keep; argv must live on. Before threads
- * are made; every descriptor above 2 is closed. restart_delay_ms: before each new start.
+ * Becomes the keeper of a server: this program (its path, so that a new binary is used; the running
+ * one when that can't be executed) with argv, NULL-terminated, without --keep. restart_delay_ms:
+ * before each new start. Executes the keeper, a small program within this one, which closes every
+ * descriptor above 2; so it returns only if that failed, with 1, the reason logged.
  *
  * SIGTERM and SIGINT are passed on, and the keeper ends with the server; SIGHUP, SIGUSR1 and
  * SIGUSR2 are passed on. A server that exits (not: is killed) before any was ever ready isn't
- * started again, since something is wrong with its configuration. Returns the status to exit with:
- * the server's, 128 + signal if it was killed.
+ * started again, since something is wrong with its configuration. The keeper exits with the status
+ * of the server, 128 + signal if it was killed.
  */
 int keeper_main(char **argv, int restart_delay_ms);
+
+/* Between keeper.c and the program: its orders in the environment ("delay path"), and where it
+ * inherits the server's program. */
+#define KEEPER_VARIABLE "CRISP_KEEPER"
+#define KEEPER_PROGRAM_FD 8
