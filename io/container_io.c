@@ -47,6 +47,7 @@ struct stream {
 	bool is_watching, has_hung_up;
 	struct spool spool;
 	uint64_t logged;     /* the stream's bytes that need nothing more from us */
+	uint64_t scanned;    /* when this is the spool's end, only a line's beginning is left */
 	uint64_t unreported; /* bytes dropped since the last marker */
 	bool partial;	     /* the last record had tag P */
 };
@@ -435,6 +436,11 @@ static void log_marker(struct stream *s)
 	raise_fence(s->io);
 }
 
+static bool has_pending(const struct stream *s)
+{
+	return s->logged < s->spool.end || s->partial || s->unreported;
+}
+
 /* One batch; true when there is work left that could go on at once. */
 static bool flush_stream(struct stream *s)
 {
@@ -442,7 +448,10 @@ static bool flush_stream(struct stream *s)
 	struct crilog_run run;
 	ssize_t n = 0;
 
-	if (s->logged == s->spool.end && !s->unreported && !(io->is_ending && s->partial))
+	if (!s->unreported && !io->is_ending &&
+	    (s->logged == s->spool.end || s->scanned == s->spool.end))
+		return false;
+	if (io->is_ending && !has_pending(s))
 		return false;
 	if (io->is_reopening && !s->partial)
 		return false;
@@ -468,6 +477,8 @@ static bool flush_stream(struct stream *s)
 	run.is_end = io->is_ending && s->logged + (uint64_t)n == s->spool.end;
 	run.only_a_line = io->is_reopening;
 	log_run(s, &run);
+	if (!io->is_log_failing && !run.only_a_line && TURN_OUT - run.produced >= CRILOG_RECORD_MAX)
+		s->scanned = s->logged + (uint64_t)n;
 	s->logged += run.consumed;
 	if (s->partial && !run.partial)
 		task_cond_broadcast(&io->changed);
@@ -729,8 +740,11 @@ int container_io_start(struct task *t, const struct container_io_spec *spec,
 	struct start_job *j = start_job_new(spec);
 	int r = check_spec(spec, &t->err);
 
+	/* a recovery that nobody waits for any more might cut what a second one has written */
+	task_shield(t, +1);
 	if (r == 0)
 		r = offload(t, NULL, &j->job);
+	task_shield(t, -1);
 	if (r == 0) {
 		take_up(io, j);
 		*ret = io;
@@ -829,11 +843,6 @@ static int take_rest(struct task *t, struct stream *s)
 		}
 	}
 	return 0;
-}
-
-static bool has_pending(const struct stream *s)
-{
-	return s->logged < s->spool.end || s->partial || s->unreported;
 }
 
 static void give_up_rest(struct container_io *io)

@@ -7,7 +7,8 @@
  * position; what came after the last commit is found by comparing the log's tail with the spool.
  *
  * The limit: a log that was moved out of its directory, compressed or cut by somebody while the
- * server was down. Then what was logged after the last commit is logged again.
+ * server was down, or could not be read when it came back. Then what was logged after the last
+ * commit is logged again.
  *
  * All of it are small level-triggered callbacks on the loop. An idle container costs the
  * descriptors that it was given, and no timer; spool and log are opened on demand and closed least
@@ -65,9 +66,10 @@ struct container_io_stats {
 
 /*
  * Takes up the position, or begins, and pumps from then on. Opens (or creates, mode 0640) the log:
- * it must be a regular file, and its directory must exist. Copies what spec points at. Takes the
- * descriptors, also when it fails. A descriptor that is in the FIFO's hung-up state already (all
- * writers gone) is fine. Suspends: opening and recovery are done on another thread.
+ * it must be a regular file, and its directory must exist. When that fails for a container with a
+ * position, which may be running and must not block, the log is tried again later as one that
+ * fails. Copies what spec points at. Takes the descriptors, also when it fails. A FIFO that hung up
+ * already (all writers gone) is fine. Suspends: opening and recovery are done on another thread.
  */
 int container_io_start(struct task *t, const struct container_io_spec *spec,
 		       struct container_io **ret);

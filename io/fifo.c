@@ -122,12 +122,12 @@ static int open_all(struct fifo_job *j, struct error *err)
 
 static int open_run(struct job *job, struct error *err)
 {
-	bool is_charged = geteuid() == 0 && syscall(SYS_setresuid, FIFO_REAL_UID, -1, -1) == 0;
 	uid_t real = getuid();
+	bool is_ours = geteuid() == 0 && syscall(SYS_setresuid, FIFO_REAL_UID, -1, -1) == 0;
 	int r = open_all((struct fifo_job *)job, err);
 
 	/* a thread of the pool that kept the uid would charge it with other people's pipes */
-	if (is_charged && (real != FIFO_REAL_UID || syscall(SYS_setresuid, 0, -1, -1) < 0))
+	if (is_ours && syscall(SYS_setresuid, real, -1, -1) < 0)
 		abort();
 	return r;
 }

@@ -85,6 +85,21 @@ static int recover_log(const char *path, struct stream_recovery *r, struct error
 	return 0;
 }
 
+/* A container that runs already must not wait for a log that can't be opened: the pump tries it
+ * again, as it does with one that fails later. */
+static int recover_log_or_later(const char *path, struct stream_recovery *r, struct error *err)
+{
+	struct io_position was = r->position;
+	int result = recover_log(path, r, err);
+
+	if (result == 0 || !was.log_inode)
+		return result;
+	close_fd(take_fd(&r->log_fd));
+	r->position = was;
+	r->position.log_inode = r->position.log_offset = 0;
+	return 0;
+}
+
 static int recover_all(const char *dir, const char *log_path, struct stream_recovery *r,
 		       struct error *err)
 {
@@ -101,7 +116,7 @@ static int recover_all(const char *dir, const char *log_path, struct stream_reco
 		}
 	}
 	if (log_path)
-		return recover_log(log_path, r, err);
+		return recover_log_or_later(log_path, r, err);
 	for (int i = 0; i < 2; i++)
 		pos->spool_offset[i] = r->spool[i].end;
 	return 0;

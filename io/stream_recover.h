@@ -21,7 +21,9 @@ char *stream_spool_path(const char *dir, int stream);
 /*
  * Opens spools and log, and finds out. When the committed log is not at log_path any more (rotated
  * just before the server died), it is looked for by its inode beside it, under names that begin
- * with its own. log_path may be NULL, position too. Blocks. On failure nothing stays open.
+ * with its own. With a position, a log that can't be opened or read is left to be opened later:
+ * log_fd is -1 and its inode 0. log_path may be NULL, position too. Blocks. On failure nothing
+ * stays open.
  */
 int stream_recover(const char *dir, const char *log_path, const struct io_position *position,
 		   struct stream_recovery *ret, struct error *err);

@@ -545,6 +545,31 @@ static void reopen_that_fails_changes_nothing(void **state)
 	rig_free(rig);
 }
 
+/* A server that comes back must not block a container because its log is gone. */
+static void log_that_is_gone_at_a_restart_is_tried_again(void **state)
+{
+	struct rig *rig = rig_begin();
+	char sub[90];
+
+	say(rig, 1, "one\n");
+	assert_int_equal(rig->position.spool_offset[0], 0);
+	container_io_free(rig->io);
+	assert_int_equal(unlink(rig->log), 0);
+	snprintf(sub, sizeof(sub), "%s/logs", rig->dir);
+	snprintf(rig->log, sizeof(rig->log), "%s/logs/0.log", rig->dir);
+	rig->io = NULL;
+	rig_restart(rig);
+	say(rig, 1, "two\n");
+	WAIT_UNTIL(container_io_stats(rig->io).bytes[0] == 8);
+	assert_true(container_io_stats(rig->io).is_log_failing);
+	assert_int_equal(mkdir(sub, 0755), 0);
+	WAIT_UNTIL(file_size(rig->log) == 88);
+	assert_false(container_io_stats(rig->io).is_log_failing);
+	assert_int_equal(run(rig, drain, NULL), 0);
+	assert_stream(rig->log, 0, "one\ntwo\n");
+	rig_free(rig);
+}
+
 static void container_waits_for_commits_not_memory(void **state)
 {
 	struct rig *rig = rig_new();
@@ -871,6 +896,7 @@ int main(void)
 		TEST(reopen_commits_the_new_file_first),
 		TEST(reopen_waits_for_the_end_of_a_line),
 		TEST(reopen_that_fails_changes_nothing),
+		TEST(log_that_is_gone_at_a_restart_is_tried_again),
 		TEST(container_waits_for_commits_not_memory),
 		TEST(full_disk_drops_counts_and_says_so),
 		TEST(end_does_not_wait_for_a_full_disk),
