@@ -148,22 +148,31 @@ static int make_leaf(const struct hierarchy *h, const char *name)
 	return errno == EEXIST || errno == EBUSY || errno == ENOTEMPTY ? 0 : -errno;
 }
 
-/* mkdir -p; the parents are there mostly. */
-static int make_group(const struct hierarchy *h, const char *path)
+static int make_parents(const struct hierarchy *h, const char *path)
 {
-	cleanup_free char *name = NULL;
-	int r = make_leaf(h, path + 1);
+	char *name cleanup_free = xstrdup(path + 1);
 
-	if (r != -ENOENT)
-		return r;
-	name = xstrdup(path + 1);
 	for (char *end = name; (end = strchr(end + 1, '/'));) {
 		*end = '\0';
 		if (mkdirat(h->fd, name, 0755) < 0 && errno != EEXIST)
 			return -errno;
 		*end = '/';
 	}
-	return make_leaf(h, name);
+	return 0;
+}
+
+/* mkdir -p; the parents are there mostly. The end of another sandbox may take an unused one away
+ * between two steps, so they are made again then. */
+static int make_group(const struct hierarchy *h, const char *path)
+{
+	int r = make_leaf(h, path + 1);
+
+	for (int tries = 0; r == -ENOENT && tries < 100; tries++) {
+		r = make_parents(h, path);
+		if (r == 0)
+			r = make_leaf(h, path + 1);
+	}
+	return r;
 }
 
 static int make_in(const struct hierarchy *h, const char *path, struct error *err)

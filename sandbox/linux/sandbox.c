@@ -360,6 +360,18 @@ int linux_sandbox_stop(struct task *t, void *sandbox)
 	return drop_pin(t, s, "net");
 }
 
+/* The group that holds such parents goes with the last of them. */
+static int remove_own_parent(struct task *t, const struct linux_sandbox *s)
+{
+	const char *path = s->spec.cgroup_parent, *slash = strrchr(path, '/');
+
+	TRY(cgroup_remove(t, kind.cgroups, path));
+	if (slash == path)
+		return 0;
+	return cgroup_remove_unused(t, kind.cgroups,
+				    arena_printf(t->arena, "%.*s", (int)(slash - path), path));
+}
+
 int linux_sandbox_remove(struct task *t, void *sandbox)
 {
 	static const char *const suffixes[] = {"ipc", "user", "shm"};
@@ -368,9 +380,7 @@ int linux_sandbox_remove(struct task *t, void *sandbox)
 	TRY(linux_sandbox_stop(t, s));
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		TRY(drop_pin(t, s, suffixes[i]));
-	if (s->spec.has_own_parent)
-		TRY(cgroup_remove(t, kind.cgroups, s->spec.cgroup_parent));
-	return 0;
+	return s->spec.has_own_parent ? remove_own_parent(t, s) : 0;
 }
 
 const char *linux_sandbox_netns(void *sandbox)
