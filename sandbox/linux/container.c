@@ -75,6 +75,8 @@ void linux_container_forget(void *container)
 	list_remove(&c->node);
 	loop_watch_free(c->watch);
 	c->watch = NULL;
+	/* nobody would set it any more */
+	task_event_set(&c->exited);
 	close_fd(c->pidfd);
 	c->pidfd = -1;
 	seccomp_filter_unref(c->filter);

@@ -347,14 +347,36 @@ static int drop_pin(struct task *t, const struct linux_sandbox *s, const char *s
 	return pins_drop(t, kind.env.pins, name);
 }
 
+static struct linux_container *find_running(const struct linux_sandbox *s)
+{
+	list_for_each(c, &s->containers, struct linux_container, node)
+		if (c->life == LIFE_RUNNING)
+			return c;
+	return NULL;
+}
+
+/* Looks anew after each, since the list may have changed meanwhile. */
+static int end_containers(struct task *t, struct linux_sandbox *s)
+{
+	struct linux_container *c;
+
+	while ((c = find_running(s))) {
+		int r;
+
+		linux_container_ref(c);
+		r = linux_container_kill_all(t, c);
+		linux_container_unref(c);
+		TRY(r);
+	}
+	return 0;
+}
+
 int linux_sandbox_stop(struct task *t, void *sandbox)
 {
 	struct linux_sandbox *s = sandbox;
 
 	s->is_up = false;
-	list_for_each(c, &s->containers, struct linux_container, node)
-		if (c->life == LIFE_RUNNING)
-			TRY(cgroup_kill(t, kind.cgroups, c->cgroup));
+	TRY(end_containers(t, s));
 	if (s->spec.pid == NS_POD)
 		TRY(end_pid1(t, s));
 	return drop_pin(t, s, "net");

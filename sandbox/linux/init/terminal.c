@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <termios.h>
 #include <unistd.h>
@@ -63,9 +64,17 @@ void open_terminal(struct helper *h, int pts)
 
 static void use_null(const struct helper *h, int fd)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+	struct stat st;
 
-	if (null < 0 || dup2(null, fd) < 0)
+	if (null < 0 || fstat(null, &st) < 0)
+		fail(STEP_STDIO, "/dev/null");
+	/* in a running container it may be anything by now */
+	if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3)) {
+		errno = EINVAL;
+		fail(STEP_STDIO, "/dev/null");
+	}
+	if (fcntl(null, F_SETFL, 0) < 0 || dup2(null, fd) < 0)
 		fail(STEP_STDIO, "/dev/null");
 	close(null);
 }
