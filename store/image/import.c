@@ -17,7 +17,6 @@
 #include "io/base/cleanup.h"
 #include "io/fs.h"
 #include "io/offload.h"
-#include "store/image/unpack.h"
 
 /* Opens the archive; a regular file also gets a directory to be taken apart in. */
 struct open_job {
@@ -130,7 +129,8 @@ static int take_layers(struct importer *im, const struct plan_image *img, struct
 		const struct plan_layer *from = &img->layers[i];
 		bool is_new;
 
-		report(im, "unpacking", from->diff_id, i, img->layer_count);
+		if (!layer_is_ready(im->st, from->chain_id))
+			report(im, "unpacking", from->diff_id, i, img->layer_count);
 		TRY(layer_ensure(im->t, im->st, im->dir, from, layers, i, &layers[i], &is_new));
 		*ret_count = i + 1;
 		if (!is_new)
@@ -172,14 +172,13 @@ static int import_all(struct importer *im, struct plan_job *j, struct string_lis
 
 static int take_apart(struct task *t, struct image_store *st, const struct open_job *j)
 {
-	struct unpack_request q = {.exe = st->program,
-				   .stream = j->source,
+	struct unpack_request q = {.stream = j->source,
 				   .target = j->dir,
 				   .max_bytes = st->limits.unpacked_bytes,
 				   .max_inodes = st->limits.inodes};
 	struct unpack_result got;
 
-	return unpack_run(t, &q, &got);
+	return unpack_run(t, st->unpacker, &q, &got);
 }
 
 static int import_opened(struct importer *im, struct open_job *o, struct string_list *ret)

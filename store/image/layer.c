@@ -23,7 +23,6 @@
 #include "io/offload.h"
 #include "store/image/config.h"
 #include "store/image/digest.h"
-#include "store/image/unpack.h"
 #include "store/images.h"
 
 static struct layer *layer_new(struct image_store *st, const char *chain_id)
@@ -232,8 +231,7 @@ static int check_digests(const struct plan_layer *from, const struct unpack_resu
 static int unpack_into(struct task *t, struct image_store *st, struct prepare_job *j,
 		       const struct plan_layer *from, struct unpack_result *ret)
 {
-	struct unpack_request q = {.exe = st->program,
-				   .is_layer = true,
+	struct unpack_request q = {.is_layer = true,
 				   .max_bytes = st->limits.unpacked_bytes,
 				   .max_inodes = st->limits.inodes,
 				   .lower_count = j->below_count};
@@ -242,7 +240,7 @@ static int unpack_into(struct task *t, struct image_store *st, struct prepare_jo
 	q.stream = j->stream;
 	q.target = j->target;
 	q.lowers = j->lowers;
-	TRY(unpack_run(t, &q, ret));
+	TRY(unpack_run(t, st->unpacker, &q, ret));
 	return check_digests(from, ret, &t->err);
 }
 
@@ -306,6 +304,13 @@ static int layer_unpack(struct task *t, struct image_store *st, struct layer *l,
 		return error_wrap(&t->err, "layer %s", from->digest ? from->digest : from->diff_id);
 	make_ready(st, l, got.bytes, got.inodes);
 	return 0;
+}
+
+bool layer_is_ready(const struct image_store *st, const char *chain_id)
+{
+	const struct layer *l = map_get(&st->layers, chain_id);
+
+	return l && l->state == LAYER_READY;
 }
 
 int layer_ensure(struct task *t, struct image_store *st, int source, const struct plan_layer *from,

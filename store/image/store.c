@@ -22,7 +22,6 @@
 #include "store/image/config.h"
 #include "store/image/digest.h"
 #include "store/image/ref.h"
-#include "store/image/unpack.h"
 #include "store/images.h"
 
 #define ID_PREFIX_MIN 3
@@ -724,13 +723,14 @@ struct image_store *image_store_open(struct loop *l, struct store *s, const char
 
 	st->loop = l;
 	st->db = s;
-	st->dir_fd = st->layers_fd = st->ingest_fd = st->program = -1;
+	st->dir_fd = st->layers_fd = st->ingest_fd = -1;
+	st->unpacker = unpacker_new(err);
 	st->limits = (struct image_limits){MAX_BYTES_DEFAULT, MAX_INODES_DEFAULT};
 	list_init(&st->unused);
 	task_mutex_init(&st->commit);
 	task_cond_init(&st->changed);
-	if (open_dirs(st, root_dir, err) < 0 || unpack_open_program(&st->program, err) < 0 ||
-	    load_rows(st, err) < 0 || sweep_leftovers(st, err) < 0) {
+	if (!st->unpacker || open_dirs(st, root_dir, err) < 0 || load_rows(st, err) < 0 ||
+	    sweep_leftovers(st, err) < 0) {
 		image_store_free(st);
 		return NULL;
 	}
@@ -764,7 +764,7 @@ void image_store_free(struct image_store *st)
 	close_fd(st->dir_fd);
 	close_fd(st->layers_fd);
 	close_fd(st->ingest_fd);
-	close_fd(st->program);
+	unpacker_free(st->unpacker);
 	free(st->dir);
 	free(st);
 }

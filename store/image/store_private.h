@@ -7,6 +7,7 @@
 #include "io/base/map.h"
 #include "store/image/image.h"
 #include "store/image/plan.h"
+#include "store/image/unpack.h"
 
 #define MAX_BYTES_DEFAULT (64ull * 1024 * 1024 * 1024)
 #define MAX_INODES_DEFAULT 4000000ull
@@ -41,7 +42,8 @@ struct image_store {
 	struct loop *loop;
 	struct store *db;
 	char *dir; /* ROOT/images */
-	int dir_fd, layers_fd, ingest_fd, program;
+	int dir_fd, layers_fd, ingest_fd;
+	struct unpacker *unpacker;
 	struct image_limits limits;
 	struct map images;  /* id → image_entry */
 	struct map names;   /* tag or digest reference → image_entry */
@@ -74,3 +76,5 @@ int layer_collect(struct task *t, struct image_store *st);
 /* Makes the image of the plan (or gives more names to it); takes layers for itself. */
 int image_commit(struct task *t, struct image_store *st, const struct plan_image *from,
 		 struct layer *const *layers, bool is_pinned);
+/* Whether it is there, whole. */
+bool layer_is_ready(const struct image_store *st, const char *chain_id);

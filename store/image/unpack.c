@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -23,33 +24,122 @@
 
 extern const char unpack_program[], unpack_program_end[];
 
-int unpack_open_program(int *ret_fd, struct error *err)
+struct unpacker {
+	int exe;
+	struct worker *worker;
+};
+
+struct unpacker *unpacker_new(struct error *err)
 {
-	return embed_memfd("crisp-unpack", unpack_program, unpack_program_end, ret_fd, err);
+	struct unpacker *u = xnew(struct unpacker);
+
+	if (embed_memfd("crisp-unpack", unpack_program, unpack_program_end, &u->exe, err) < 0) {
+		free(u);
+		return NULL;
+	}
+	u->worker = worker_new("unpack", NULL, NULL, err);
+	if (!u->worker) {
+		close(u->exe);
+		free(u);
+		return NULL;
+	}
+	return u;
 }
 
-static int start(const struct unpack_request *q, int report, int *ret_pidfd, struct error *err)
+void unpacker_free(struct unpacker *u)
 {
-	size_t count = UNPACK_LOWER - UNPACK_STREAM + q->lower_count;
-	cleanup_free int *extra = xcalloc(count, sizeof(int));
-	char bytes[24], inodes[24];
-	const char *argv[] = {"crisp-unpack", q->is_layer ? "layer" : "archive", bytes, inodes,
-			      NULL};
-	struct process_spec spec = {.exe_fd = q->exe,
+	if (!u)
+		return;
+	worker_free(u->worker);
+	close(u->exe);
+	free(u);
+}
+
+struct start_job {
+	struct job job;
+	char max_bytes[24], max_inodes[24];
+	bool is_layer;
+	int exe;
+	int *extra; /* what the child gets, from UNPACK_STREAM on; -1: none any more */
+	size_t extra_count;
+	int pidfd; /* result; whoever takes it must see the child's end */
+};
+
+#define REPORT_INDEX (UNPACK_REPORT - UNPACK_STREAM)
+
+static int start_run(struct job *job, struct error *err)
+{
+	struct start_job *j = container_of(job, struct start_job, job);
+	const char *argv[] = {"crisp-unpack", j->is_layer ? "layer" : "archive", j->max_bytes,
+			      j->max_inodes, NULL};
+	struct process_spec spec = {.exe_fd = j->exe,
 				    .argv = argv,
 				    .stdio = {-1, -1, -1},
-				    .extra = extra,
-				    .extra_count = count};
+				    .extra = j->extra,
+				    .extra_count = j->extra_count};
 	pid_t pid;
+	int r = process_start(&spec, &j->pidfd, &pid, err);
 
-	snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)q->max_bytes);
-	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)q->max_inodes);
-	extra[0] = q->stream;
-	extra[1] = q->target;
-	extra[2] = report;
+	/* else the report's end would not be seen */
+	close_fd(take_fd(&j->extra[REPORT_INDEX]));
+	return r;
+}
+
+static void start_free(struct job *job)
+{
+	struct start_job *j = container_of(job, struct start_job, job);
+	siginfo_t info;
+
+	/* nobody waited for it to the end */
+	if (j->pidfd >= 0) {
+		process_signal(j->pidfd, SIGKILL, NULL);
+		waitid((idtype_t)P_PIDFD, (id_t)j->pidfd, &info, WEXITED);
+		close(j->pidfd);
+	}
+	for (size_t i = 0; i < j->extra_count; i++)
+		close_fd(j->extra[i]);
+	close_fd(j->exe);
+	free(j->extra);
+	free(j);
+}
+
+static struct start_job *start_new(struct unpacker *u, const struct unpack_request *q, int report)
+{
+	struct start_job *j = xnew(struct start_job);
+
+	job_init(&j->job, start_run, start_free);
+	snprintf(j->max_bytes, sizeof(j->max_bytes), "%llu", (unsigned long long)q->max_bytes);
+	snprintf(j->max_inodes, sizeof(j->max_inodes), "%llu", (unsigned long long)q->max_inodes);
+	j->is_layer = q->is_layer;
+	j->pidfd = -1;
+	j->exe = fcntl(u->exe, F_DUPFD_CLOEXEC, 3);
+	j->extra_count = UNPACK_LOWER - UNPACK_STREAM + q->lower_count;
+	j->extra = xcalloc(j->extra_count, sizeof(int));
+	j->extra[0] = fcntl(q->stream, F_DUPFD_CLOEXEC, 3);
+	j->extra[1] = fcntl(q->target, F_DUPFD_CLOEXEC, 3);
+	j->extra[REPORT_INDEX] = report;
 	for (size_t i = 0; i < q->lower_count; i++)
-		extra[3 + i] = q->lowers[i];
-	return process_start(&spec, ret_pidfd, &pid, err);
+		j->extra[REPORT_INDEX + 1 + i] = fcntl(q->lowers[i], F_DUPFD_CLOEXEC, 3);
+	return j;
+}
+
+/* The report's pipe is the job's from here on. */
+static int start(struct task *t, struct unpacker *u, const struct unpack_request *q, int report,
+		 int *ret_pidfd)
+{
+	struct start_job *j = start_new(u, q, report);
+	int r = 0;
+
+	/* a descriptor that could not be had would arrive as /dev/null */
+	for (size_t i = 0; i < j->extra_count; i++)
+		if (j->extra[i] < 0 || j->exe < 0)
+			r = error_set(&t->err, ERR_EXHAUSTED, "no descriptor for the unpacker");
+	if (r == 0)
+		r = offload(t, u->worker, &j->job);
+	if (r == 0)
+		*ret_pidfd = take_fd(&j->pidfd);
+	job_unref(&j->job);
+	return r;
 }
 
 static int read_report(struct task *t, int fd, struct buf *ret)
@@ -165,7 +255,8 @@ static void end_child(struct task *t, int pidfd, struct process_exit *ret)
 	t->err = err;
 }
 
-int unpack_run(struct task *t, const struct unpack_request *q, struct unpack_result *ret)
+int unpack_run(struct task *t, struct unpacker *u, const struct unpack_request *q,
+	       struct unpack_result *ret)
 {
 	CLEANUP(buf_done) struct buf text = {0};
 	struct unpack_report report = {0};
@@ -176,8 +267,7 @@ int unpack_run(struct task *t, const struct unpack_request *q, struct unpack_res
 
 	if (pipe2(ends, O_CLOEXEC) < 0 || fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0)
 		return error_errno(&t->err, errno, "pipe for the unpacker");
-	r = start(q, ends[1], &pidfd, &t->err);
-	close(ends[1]);
+	r = start(t, u, q, ends[1], &pidfd);
 	if (r == 0)
 		r = read_report(t, ends[0], &text);
 	if (r == 0)

@@ -12,8 +12,15 @@
 #include "io/task.h"
 #include "store/image/digest.h"
 
+/* The child's program, and the thread that starts children: an exec takes the caller's time, and a
+ * child dies with the thread that started it, so that must be one that stays. */
+struct unpacker;
+
+struct unpacker *unpacker_new(struct error *err);
+/* No unpack_run() may be under way. */
+void unpacker_free(struct unpacker *u);
+
 struct unpack_request {
-	int exe;	   /* unpack_program() */
 	bool is_layer;	   /* else an archive to look into */
 	int stream;	   /* regular file, plain or compressed */
 	int target;	   /* empty directory */
@@ -28,9 +35,7 @@ struct unpack_result {
 	uint64_t bytes, inodes;
 };
 
-/* The child's program as a memfd. */
-int unpack_open_program(int *ret_fd, struct error *err);
-/* On the main thread only: the child dies with the thread that started it.
- * ERR_INVALID names the entry that was refused. Whatever happens, no child is left. The tree is
+/* ERR_INVALID names the entry that was refused. Whatever happens, no child is left. The tree is
  * synced on success; on failure the target holds a part of it. */
-int unpack_run(struct task *t, const struct unpack_request *request, struct unpack_result *ret);
+int unpack_run(struct task *t, struct unpacker *u, const struct unpack_request *request,
+	       struct unpack_result *ret);

@@ -32,7 +32,8 @@
 #include "tests/lib/tar.h"
 
 static char top_path[] = "/tmp/crisp-test-unpack-XXXXXX";
-static int top, program;
+static int top;
+static struct unpacker *unpacker;
 static struct loop *loop;
 
 /* One run: target is made anew in top/target. */
@@ -63,8 +64,7 @@ static void run_task(struct task *t, void *arg)
 	struct run *run = arg;
 	cleanup_close int lower = -1;
 	cleanup_close int target = openat(top, "target", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct unpack_request q = {.exe = program,
-				   .is_layer = !run->is_archive,
+	struct unpack_request q = {.is_layer = !run->is_archive,
 				   .stream = run->stream_fd,
 				   .target = target,
 				   .max_bytes = run->max_bytes ? run->max_bytes : 100 << 20,
@@ -75,7 +75,7 @@ static void run_task(struct task *t, void *arg)
 		q.lowers = &lower;
 		q.lower_count = 1;
 	}
-	run->result = unpack_run(t, &q, &run->got);
+	run->result = unpack_run(t, unpacker, &q, &run->got);
 	run->err = t->err;
 	loop_stop(loop);
 }
@@ -766,15 +766,32 @@ static void read_child(struct watch *w, int pid)
 		;
 }
 
+/* Children belong to threads in /proc. */
+static int child_of(int pid)
+{
+	char path[64], text[64] = "";
+	cleanup_closedir DIR *tasks = NULL;
+	struct dirent *e;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	while (tasks && (e = readdir(tasks))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%.10s/children", pid, e->d_name);
+		cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+		if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
+			return atoi(text);
+	}
+	return 0;
+}
+
 static void on_look(void *data)
 {
 	struct watch *w = data;
-	char path[64], text[64] = "";
-	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
-	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int child = child_of(getpid());
 
-	if (read(fd, text, sizeof(text) - 1) > 0)
-		read_child(w, atoi(text));
+	if (child)
+		read_child(w, child);
 	if (!strstr(w->status, "Seccomp:\t2")) {
 		loop_timer_start(loop, &w->timer, loop_now(loop) + 5000000);
 		return;
@@ -814,19 +831,10 @@ static void be_server(int stream)
 	struct error err;
 
 	loop = loop_new(&err);
+	unpacker = unpacker_new(&err);
 	task_start(loop, "unpack", run_task, &run);
 	loop_run(loop);
 	_exit(1);
-}
-
-static int child_of(int pid)
-{
-	char path[64], text[64] = "";
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
-	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	return read(fd, text, sizeof(text) - 1) > 0 ? atoi(text) : 0;
 }
 
 static bool is_locked_in(int pid)
@@ -872,7 +880,8 @@ static int setup(void **state)
 		return -1;
 	top = open(top_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	loop = loop_new(&err);
-	return top < 0 || !loop || unpack_open_program(&program, &err) < 0 ? -1 : 0;
+	unpacker = unpacker_new(&err);
+	return top < 0 || !loop || !unpacker ? -1 : 0;
 }
 
 static int teardown(void **state)
@@ -880,11 +889,11 @@ static int teardown(void **state)
 	struct error err;
 
 	fs_remove_tree_blocking(top, "target", &err);
+	unpacker_free(unpacker);
 	offload_shutdown();
 	loop_free(loop);
 	task_pool_trim();
 	close(top);
-	close(program);
 	return rmdir(top_path);
 }
 
