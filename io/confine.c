@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -60,10 +61,20 @@ static int set_limit(const struct confine_limit *limit, struct error *err)
 	return 0;
 }
 
+/* mmap(2) and mprotect(2), which have it in the same place, never make memory executable: what the
+ * child runs was loaded before. */
+static int allow_one(scmp_filter_ctx filter, int number)
+{
+	if (number == SYS_mmap || number == SYS_mprotect)
+		return seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 1,
+					SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
+}
+
 static int allow(scmp_filter_ctx filter, const int *syscalls, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, syscalls[i], 0);
+		int r = allow_one(filter, syscalls[i]);
 
 		if (r < 0 && r != -EEXIST)
 			return r;

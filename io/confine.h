@@ -21,7 +21,7 @@ struct confine_spec {
 	uint64_t capabilities; /* bits (1 << CAP_x) that are kept, of those we have */
 	const struct confine_limit *limits;
 	size_t limit_count;
-	const int *syscalls; /* SYS_* */
+	const int *syscalls; /* SYS_*; mmap and mprotect without PROT_EXEC only */
 	size_t syscall_count;
 };
 

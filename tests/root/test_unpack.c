@@ -456,8 +456,23 @@ static void test_duplicates(void **state)
 	TAR(&tar, .name = "e/", .type = '5', .mode = 0700);
 	TAR(&tar, .name = "e/x", FILE_OF("x"));
 	TAR(&tar, .name = "e/", .type = '5', .mode = 0711);
+	/* what is replaced on the way to the next entry */
+	TAR(&tar, .name = "one/", .type = '5');
+	TAR(&tar, .name = "two/", .type = '5');
+	TAR(&tar, .name = "way", .type = '2', .link = "one");
+	TAR(&tar, .name = "way/a", FILE_OF("a"));
+	TAR(&tar, .name = "way", .type = '2', .link = "two");
+	TAR(&tar, .name = "way/b", FILE_OF("b"));
+	TAR(&tar, .name = "g/old", FILE_OF("old"));
+	TAR(&tar, .name = "g", FILE_OF("g"));
+	TAR(&tar, .name = "g/", .type = '5');
+	TAR(&tar, .name = "g/new", FILE_OF("new"));
 	tar_end(&tar);
 	accept(&tar);
+	assert_content("one/a", "a");
+	assert_content("two/b", "b");
+	assert_content("g/new", "new");
+	assert_false(exists("g/old"));
 	assert_content("f", "2");
 	assert_content("d", "now a file");
 	assert_content("l/z", "z");
@@ -523,6 +538,26 @@ static void test_names(void **state)
 	TAR(&too_deep, .name = deep, FILE_OF("x"));
 	tar_end(&too_deep);
 	refuse(&too_deep, "longer than 4095");
+}
+
+/* The C library looks for converters when a name is no ASCII: never in the layer. */
+static void test_planted_converter(void **state)
+{
+	static const char *const paths[] = {"usr/lib/x86_64-linux-gnu/gconv/gconv-modules.cache",
+					    "usr/lib/x86_64-linux-gnu/gconv/gconv-modules",
+					    "usr/lib/aarch64-linux-gnu/gconv/gconv-modules"};
+	CLEANUP(buf_done) struct buf tar = {0};
+	CLEANUP(buf_done) struct buf pax = {0};
+
+	for (size_t i = 0; i < 3; i++)
+		TAR(&tar, .name = paths[i], FILE_OF("module UTF-8// INTERNAL /evil 1\n"));
+	tar_record(&pax, "path", "\xc3\xa4", 2);
+	TAR(&tar, .name = "x", .pax = &pax, .mtime = 5, FILE_OF("x"));
+	tar_end(&tar);
+	accept(&tar);
+	assert_content("\xc3\xa4", "x");
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(look(paths[i]).st_atim.tv_sec, 0);
 }
 
 static void test_attributes(void **state)
@@ -900,14 +935,23 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plain),		cmocka_unit_test(test_whiteouts),
-		cmocka_unit_test(test_root_opaque),	cmocka_unit_test(test_bad_whiteouts),
-		cmocka_unit_test(test_missing_parents), cmocka_unit_test(test_nothing_outside),
-		cmocka_unit_test(test_duplicates),	cmocka_unit_test(test_names),
-		cmocka_unit_test(test_attributes),	cmocka_unit_test(test_sparse),
-		cmocka_unit_test(test_compression),	cmocka_unit_test(test_streams),
-		cmocka_unit_test(test_limits),		cmocka_unit_test(test_archive_mode),
-		cmocka_unit_test(test_locked_in),	cmocka_unit_test(test_killed_server),
+		cmocka_unit_test(test_plain),
+		cmocka_unit_test(test_whiteouts),
+		cmocka_unit_test(test_root_opaque),
+		cmocka_unit_test(test_bad_whiteouts),
+		cmocka_unit_test(test_missing_parents),
+		cmocka_unit_test(test_nothing_outside),
+		cmocka_unit_test(test_duplicates),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_planted_converter),
+		cmocka_unit_test(test_attributes),
+		cmocka_unit_test(test_sparse),
+		cmocka_unit_test(test_compression),
+		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_archive_mode),
+		cmocka_unit_test(test_locked_in),
+		cmocka_unit_test(test_killed_server),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

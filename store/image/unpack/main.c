@@ -6,6 +6,8 @@
 #include <archive.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <iconv.h>
+#include <langinfo.h>
 #include <linux/capability.h>
 #include <linux/mount.h>
 #include <poll.h>
@@ -100,6 +102,23 @@ static int clone_lowers(struct unpack *u)
 		close(UNPACK_LOWER + (int)i);
 	u->tree.lowers = u->lowers;
 	u->tree.lower_count = n;
+	return 0;
+}
+
+/*
+ * Libraries read their configuration at first use, and load more: libarchive converts names by
+ * iconv, libcrypto has openssl.cnf. After chroot(2) those would be the layer's own (as in
+ * CVE-2019-14271), so they are used before.
+ */
+static int load_libraries(struct unpack *u)
+{
+	iconv_t converter = iconv_open(nl_langinfo(CODESET), "UTF-8");
+	char digest[DIGEST_SIZE];
+
+	digest_of("", 0, digest);
+	if (converter == (iconv_t)-1)
+		return error_errno(&u->err, errno, "convert names from UTF-8");
+	iconv_close(converter);
 	return 0;
 }
 
@@ -232,6 +251,8 @@ int main(int argc, char **argv)
 	u.tree.max_bytes = strtoull(argv[2], NULL, 10);
 	u.tree.max_inodes = strtoull(argv[3], NULL, 10);
 	r = die_with_parent(&u);
+	if (r == 0)
+		r = load_libraries(&u);
 	if (r == 0)
 		r = clone_lowers(&u);
 	if (r == 0)

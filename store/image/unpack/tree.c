@@ -69,6 +69,7 @@ static void forget_cached(struct tree *t)
 {
 	close_fd(t->cached_fd);
 	t->cached_fd = -1;
+	t->is_stale = false;
 }
 
 /* A directory that no entry spoke of looks as in the layers below, so as not to change it there. */
@@ -133,6 +134,8 @@ static int open_parent(struct tree *t, const struct entry *en, const char *path,
 	char *part = t->part;
 	int r;
 
+	if (t->is_stale)
+		forget_cached(t);
 	if (t->cached_fd >= 0 && !strcmp(t->cached, path)) {
 		*ret_fd = t->cached_fd;
 		return 0;
@@ -170,6 +173,7 @@ static int clear_place(struct tree *t, const struct entry *en, bool is_dir)
 		return errno == ENOENT ? 0 : fail(t, en, "look at its place");
 	if (is_dir && S_ISDIR(st.st_mode))
 		return 1;
+	t->is_stale = true;
 	if (!S_ISDIR(st.st_mode)) {
 		if (unlinkat(en->parent, en->base, 0) < 0)
 			return fail(t, en, "replace an earlier entry");

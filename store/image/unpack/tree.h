@@ -29,6 +29,7 @@ struct tree {
 	struct list times; /* of directories, set when all is in them */
 	char cached[PATH_MAX];
 	int cached_fd; /* of the directory cached, −1 */
+	bool is_stale; /* something was replaced, maybe on the way to it */
 	struct error *err;
 	/* of the entry at hand: too large for a stack frame */
 	char path[PATH_MAX], parent[PATH_MAX], part[PATH_MAX], missing[PATH_MAX];
