@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cost is what pods that do nothing take from the node, beside their own processes.
+type cost struct {
+	Pods            int            `json:"pods"`
+	ServerProcesses int            `json:"server_processes"` // the server, and its keeper
+	ServerThreads   int            `json:"server_threads"`
+	ServerPSS       int            `json:"server_pss_kib"`
+	ContainersSeen  int            `json:"container_processes"`
+	Others          map[string]int `json:"other_processes,omitempty"` // that came with the pods, by name
+	PSSPerPod       float64        `json:"pss_per_pod_kib"`           // growth of the server, and the others
+	ThreadsPerPod   float64        `json:"threads_per_pod"`
+	ServerFDsPerPod float64        `json:"server_fds_per_pod"`
+	KeeperFDsPerPod float64        `json:"keeper_fds_per_pod"`
+	HostMounts      int            `json:"host_mounts_gained"`
+	PipeBytes       int            `json:"pipe_bytes_without_capabilities"`
+	LeftFDs         int            `json:"fds_left_after_removal"`
+	LeftHostMounts  int            `json:"host_mounts_left_after_removal"`
+	HasKeeper       bool           `json:"has_keeper"`
+	SecondsUp       float64        `json:"seconds_up"`
+	SecondsDown     float64        `json:"seconds_down"`
+}
+
+// usage is one look at the node.
+type usage struct {
+	processes            map[int]string // pid → name
+	pss, threads         map[int]int
+	serverFDs, keeperFDs int
+	mounts               int
+}
+
+// keeper is the parent of the server if it is the same program.
+func (s *server) keeper() int {
+	parent := parentOf(s.pid)
+	mine, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.pid))
+	if err != nil {
+		return 0
+	}
+	if other, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", parent)); err == nil && other == mine {
+		return parent
+	}
+	return 0
+}
+
+func (s *server) look() usage {
+	u := usage{processes: map[int]string{}, pss: map[int]int{}, threads: map[int]int{}}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		name, err := os.ReadFile(dir + "/comm")
+		cmdline, _ := os.ReadFile(dir + "/cmdline")
+		if err != nil || len(cmdline) == 0 { // a kernel thread, or a zombie
+			continue
+		}
+		u.processes[pid] = strings.TrimSpace(string(name))
+		u.pss[pid] = field(dir+"/smaps_rollup", "Pss:")
+		u.threads[pid] = field(dir+"/status", "Threads:")
+	}
+	u.serverFDs = entries(fmt.Sprintf("/proc/%d/fd", s.pid))
+	if keeper := s.keeper(); keeper != 0 {
+		u.keeperFDs = entries(fmt.Sprintf("/proc/%d/fd", keeper))
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	u.mounts = bytes.Count(mounts, []byte("\n"))
+	return u
+}
+
+func measureCost(s *server, n int) (*cost, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	before := s.look()
+	begin := time.Now()
+	pods := make([]pod, 0, n)
+	for i := range n {
+		p, err := s.up(ctx, fmt.Sprintf("latency-%d-up-%d", os.Getpid(), i), false)
+		if err != nil {
+			return nil, fmt.Errorf("%s, pod %d of %d: %w", s.address, i, n, err)
+		}
+		pods = append(pods, p)
+	}
+	c := &cost{Pods: n, SecondsUp: time.Since(begin).Seconds()}
+	c.compare(s, before, s.look())
+	var err error
+	if c.PipeBytes, err = pipeWithoutCapabilities(); err != nil {
+		return nil, err
+	}
+	begin = time.Now()
+	for i, p := range pods {
+		if err := s.down(ctx, p, false); err != nil {
+			return nil, fmt.Errorf("%s, pod %d: %w", s.address, i, err)
+		}
+	}
+	c.SecondsDown = time.Since(begin).Seconds()
+	time.Sleep(500 * time.Millisecond) // directories and descriptors go behind the reply
+	after := s.look()
+	c.LeftFDs = after.serverFDs + after.keeperFDs - before.serverFDs - before.keeperFDs
+	c.LeftHostMounts = after.mounts - before.mounts
+	return c, nil
+}
+
+func (c *cost) compare(s *server, before, after usage) {
+	pods := float64(c.Pods)
+	c.HostMounts = after.mounts - before.mounts
+	c.ServerFDsPerPod = float64(after.serverFDs-before.serverFDs) / pods
+	c.KeeperFDsPerPod = float64(after.keeperFDs-before.keeperFDs) / pods
+	keeper := s.keeper()
+	c.HasKeeper = keeper != 0
+	pss, threads := 0, 0
+	for pid, name := range after.processes {
+		_, known := before.processes[pid]
+		switch {
+		case pid == s.pid || pid == keeper:
+			c.ServerProcesses++
+			c.ServerThreads += after.threads[pid]
+			c.ServerPSS += after.pss[pid]
+			pss += after.pss[pid] - before.pss[pid]
+			threads += after.threads[pid] - before.threads[pid]
+		case known:
+		case name == "sleep":
+			c.ContainersSeen++
+		default:
+			if c.Others == nil {
+				c.Others = map[string]int{}
+			}
+			c.Others[name]++
+			pss += after.pss[pid]
+			threads += after.threads[pid]
+		}
+	}
+	c.PSSPerPod = float64(pss) / pods
+	c.ThreadsPerPod = float64(threads) / pods
+}
+
+// pipeWithoutCapabilities is the size of a new pipe for a root process that is not privileged: what
+// others took from the user's share of pipe memory would shrink it.
+func pipeWithoutCapabilities() (int, error) {
+	type answer struct {
+		size int
+		err  error
+	}
+	answers := make(chan answer)
+	go func() {
+		// never unlocked: the thread ends with the goroutine, and nobody else gets it
+		runtime.LockOSThread()
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			answers <- answer{err: fmt.Errorf("capset: %w", err)}
+			return
+		}
+		var ends [2]int
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+			answers <- answer{err: fmt.Errorf("pipe2: %w", err)}
+			return
+		}
+		size, err := unix.FcntlInt(uintptr(ends[0]), unix.F_GETPIPE_SZ, 0)
+		unix.Close(ends[0])
+		unix.Close(ends[1])
+		answers <- answer{size, err}
+	}()
+	a := <-answers
+	return a.size, a.err
+}
+
+// field is the first number behind key in a file of lines "key number …"; 0 if it isn't there.
+func field(path, key string) int {
+	raw, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(raw)) {
+		if rest, found := strings.CutPrefix(line, key); found {
+			n, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return n
+		}
+	}
+	return 0
+}
+
+func parentOf(pid int) int {
+	return field(fmt.Sprintf("/proc/%d/status", pid), "PPid:")
+}
+
+func entries(dir string) int {
+	list, _ := os.ReadDir(dir)
+	return len(list)
+}
