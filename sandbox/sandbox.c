@@ -77,15 +77,17 @@ static int undo(struct task *t, struct sandbox *sb, int result)
 static int join_existing(struct task *t, struct node *n, const struct sandbox_request *request,
 			 char *ret_id)
 {
-	struct sandbox *existing = map_get(&n->sandbox_names, request->name);
 	struct sandbox *sb cleanup_sandbox = NULL;
+	struct sandbox *existing;
 	int r;
 
-	if (!existing)
-		return 0;
-	r = sandbox_acquire(t, n, existing->id, &sb);
-	if (r == -ERR_NOT_FOUND)
-		return 0; /* its creation failed meanwhile: this request makes a new one */
+	/* when a creation fails, all that waited for it wake up: one of them makes the next */
+	do {
+		existing = map_get(&n->sandbox_names, request->name);
+		if (!existing)
+			return 0;
+		r = sandbox_acquire(t, n, existing->id, &sb);
+	} while (r == -ERR_NOT_FOUND);
 	TRY(r);
 	if (sb->state != SANDBOX_READY || sb->config_bytes.length != request->config_size ||
 	    memcmp(sb->config_bytes.data, request->config, request->config_size))
