@@ -191,13 +191,12 @@ static int recover_container(struct task *t, struct container *c)
 		break;
 	case CONTAINER_CREATED:
 	case CONTAINER_RUNNING:
+	case CONTAINER_EXITED:
 		if (c->state == CONTAINER_RUNNING && c->node->is_rebooted)
 			r = end_by_reboot(t, c);
 		else
 			r = container_adopt(t, c, record);
 		break;
-	case CONTAINER_EXITED:
-		break; /* a handle is made when it is removed */
 	}
 	drop_record(record);
 	return r;
