@@ -5,15 +5,15 @@ package conformance
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"crisp/node"
 )
 
 const demo = "docker.io/library/demo:latest"
@@ -81,9 +81,7 @@ func (s *server) importDemo(t *testing.T) {
 	if out, err := exec.Command("../../cri/demo-image", file).CombinedOutput(); err != nil {
 		t.Fatalf("cri/demo-image: %v: %s", err, out)
 	}
-	if out, err := exec.Command(s.crisp, "--address", s.socket, "import", file).CombinedOutput(); err != nil {
-		t.Fatalf("crisp import: %v: %s", err, out)
-	}
+	s.Import(t, file)
 }
 
 // walk is what the steps of TestCrictl hand on to each other.
@@ -96,9 +94,9 @@ type walk struct {
 
 // TestCrictl goes once through everything that crictl does with a pod. Each step needs those before it.
 func TestCrictl(t *testing.T) {
-	t.Cleanup(func() { removeParent(t) }) // after the server's own clean-up
+	t.Cleanup(func() { node.RemoveParent(t, parent) }) // after the server's own clean-up
 	w := &walk{server: newServer(t), dir: t.TempDir()}
-	var before world
+	var before node.World
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *walk)
@@ -107,7 +105,7 @@ func TestCrictl(t *testing.T) {
 		{"look", func(t *testing.T, w *walk) {
 			// with one pod gone through, whatever is made at first use is there
 			w.once(t, "first", ownPid, "/bin/true")
-			before = w.look(t)
+			before = w.Look(t, w.ids...)
 		}},
 		{"runp", runp}, {"pods", pods}, {"inspectp", inspectp},
 		{"create", create}, {"start", start}, {"ps", ps}, {"exec", execSync}, {"inspect", inspect},
@@ -119,29 +117,7 @@ func TestCrictl(t *testing.T) {
 			t.Fatalf("the walk ends at %s", step.name)
 		}
 	}
-	t.Run("nothing left", func(t *testing.T) { w.leftovers(t, before) })
-}
-
-// removeParent also removes, and reports, what was left in it.
-func removeParent(t *testing.T) {
-	t.Helper()
-	found, _ := filepath.Glob("/sys/fs/cgroup" + parent)
-	more, _ := filepath.Glob("/sys/fs/cgroup/*" + parent)
-	for _, top := range append(found, more...) {
-		var dirs []string
-		_ = filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() {
-				dirs = append(dirs, path)
-			}
-			return nil
-		})
-		for _, dir := range slices.Backward(dirs) {
-			if dir != top {
-				t.Errorf("cgroup left: %s", dir)
-			}
-			eventually(t, 5*time.Second, func() error { return os.Remove(dir) })
-		}
-	}
+	t.Run("nothing left", func(t *testing.T) { w.Leftovers(t, before, w.ids...) })
 }
 
 func version(t *testing.T, w *walk) {
@@ -192,7 +168,7 @@ func runp(t *testing.T, w *walk) {
 	if !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(w.pod) {
 		t.Errorf("a strange pod id: %q", w.pod)
 	}
-	if others := w.others(); len(others) != 0 {
+	if others := w.Others(); len(others) != 0 {
 		t.Errorf("an empty pod has processes: %v", others)
 	}
 }
@@ -247,9 +223,9 @@ func ps(t *testing.T, w *walk) {
 		t.Errorf("ps with filters shows %q", out)
 	}
 	// a shell, and the usleep that it waits for; no helper of the runtime
-	for pid, name := range w.others() {
+	for pid, name := range w.Others() {
 		if name != "sh" && name != "usleep" && name != "busybox" && name != "exe" {
-			t.Errorf("process %s (%s) is not the container's", pid, name)
+			t.Errorf("process %d (%s) is not the container's", pid, name)
 		}
 	}
 }
@@ -352,7 +328,7 @@ func stop(t *testing.T, w *walk) {
 		id := strings.TrimSpace(w.ctl(t, "create", w.pod,
 			containerConfig(t, w.dir, name, ownPid, "/bin/sh", "-c", "echo ready; "+script), filepath.Join(w.dir, "web.json")))
 		w.ctl(t, "start", id)
-		eventually(t, 5*time.Second, func() error {
+		node.Eventually(t, 5*time.Second, func() error {
 			if out := w.ctl(t, "logs", id); out != "ready\n" {
 				return fmt.Errorf("%s wrote %q", name, out)
 			}
@@ -409,7 +385,7 @@ func (w *walk) once(t *testing.T, name string, ns namespaces, command ...string)
 	pod := strings.TrimSpace(w.ctl(t, "runp", config))
 	id := strings.TrimSpace(w.ctl(t, "create", pod, containerConfig(t, w.dir, name+"-container", ns, command...), config))
 	w.ctl(t, "start", id)
-	eventually(t, 10*time.Second, func() error {
+	node.Eventually(t, 10*time.Second, func() error {
 		if state := w.object(t, "inspect", id).at("status.state").String(); state != "CONTAINER_EXITED" {
 			return fmt.Errorf("%s is %s", name, state)
 		}

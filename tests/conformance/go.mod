@@ -3,11 +3,13 @@ module crisp/conformance
 go 1.26.6
 
 require (
-	golang.org/x/sys v0.47.0
+	crisp/node v0.0.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/cri-api v0.37.2
 	sigs.k8s.io/cri-tools v1.37.0
 )
+
+replace crisp/node => ../node
 
 require (
 	cyphar.com/go-pathrs v0.2.1 // indirect
@@ -74,6 +76,7 @@ require (
 	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/term v0.45.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
