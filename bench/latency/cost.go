@@ -40,6 +40,7 @@ type cost struct {
 // usage is one look at the node.
 type usage struct {
 	processes            map[int]string // pid → name
+	parents              map[int]int
 	pss, threads         map[int]int
 	serverFDs, keeperFDs int
 	mounts               int
@@ -59,7 +60,7 @@ func (s *server) keeper() int {
 }
 
 func (s *server) look() usage {
-	u := usage{processes: map[int]string{}, pss: map[int]int{}, threads: map[int]int{}}
+	u := usage{processes: map[int]string{}, parents: map[int]int{}, pss: map[int]int{}, threads: map[int]int{}}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
@@ -69,6 +70,7 @@ func (s *server) look() usage {
 			continue
 		}
 		u.processes[pid] = strings.TrimSpace(string(name))
+		u.parents[pid] = parentOf(pid)
 		u.pss[pid] = field(dir+"/smaps_rollup", "Pss:")
 		u.threads[pid] = field(dir+"/status", "Threads:")
 	}
@@ -79,6 +81,18 @@ func (s *server) look() usage {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	u.mounts = bytes.Count(mounts, []byte("\n"))
 	return u
+}
+
+// isStrange says whether a process came from one that was there before and is neither the server nor its
+// keeper nor PID 1: others use the machine, too.
+func (u usage) isStrange(before usage, pid, server, keeper int) bool {
+	for pid != 0 && pid != 1 && pid != server && pid != keeper {
+		if _, known := before.processes[pid]; known {
+			return true
+		}
+		pid = u.parents[pid]
+	}
+	return false
 }
 
 func measureCost(s *server, n int) (*cost, error) {
@@ -131,7 +145,7 @@ func (c *cost) compare(s *server, before, after usage) {
 			c.ServerPSS += after.pss[pid]
 			pss += after.pss[pid] - before.pss[pid]
 			threads += after.threads[pid] - before.threads[pid]
-		case known:
+		case known || after.isStrange(before, pid, s.pid, keeper):
 		case name == "sleep":
 			c.ContainersSeen++
 		default:
