@@ -223,6 +223,7 @@ struct fdstore *fdstore_open(struct loop *l, struct error *err)
 	return NULL;
 }
 
+/* name must not be the map's own copy, which goes with the last of its descriptors. */
 static void close_kept(struct fdstore *fs, const char *name)
 {
 	for (int fd; (fd = fdstore_take(fs, name)) >= 0;)
@@ -231,10 +232,16 @@ static void close_kept(struct fdstore *fs, const char *name)
 
 void fdstore_close(struct fdstore *fs)
 {
+	struct map_slot *slot;
+	size_t index = 0;
+
 	if (!fs)
 		return;
-	map_for_each(slot, &fs->kept)
-		close_kept(fs, slot->key);
+	while ((slot = map_next(&fs->kept, &index))) {
+		cleanup_free char *name = xstrdup(slot->key);
+
+		close_kept(fs, name);
+	}
 	map_done(&fs->kept);
 	close_fd(fs->socket);
 	exit_records_unmap(fs->exits);

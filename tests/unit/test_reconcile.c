@@ -77,7 +77,6 @@ static void complete(struct task *t)
 static void intents_are_completed(void **state)
 {
 	log_set_level(LOG_ERROR + 1);
-	open_store();
 	run(begin);
 	reopen();
 	load();
@@ -111,7 +110,6 @@ static bool is_rebooted(void)
 
 static void reboot_is_noticed(void **state)
 {
-	open_store();
 	assert_false(is_rebooted());
 	run(commit_boot);
 	reopen();
