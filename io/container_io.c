@@ -266,7 +266,7 @@ static void commit_now(struct container_io *io)
 static void raise_fence(struct container_io *io)
 {
 	io->fence = io->commits_issued + 1;
-	if (!io->commit_delay)
+	if (!io->commit_delay || io->is_committing)
 		commit_now(io);
 }
 
@@ -563,9 +563,14 @@ static void flush(struct container_io *io)
 /* A terminal's end is EIO, and splice(2) wants a pipe on one side. */
 static ssize_t take_terminal(struct stream *s, size_t max)
 {
-	ssize_t n = splice(s->fd, NULL, s->pipe_fd, NULL, max, SPLICE_F_NONBLOCK), taken;
-	bool is_gone = n == 0 || (n < 0 && errno == EIO);
+	bool is_gone = s->fd < 0;
+	ssize_t taken;
 
+	if (!is_gone) {
+		ssize_t n = splice(s->fd, NULL, s->pipe_fd, NULL, max, SPLICE_F_NONBLOCK);
+
+		is_gone = n == 0 || (n < 0 && errno == EIO);
+	}
 	taken = spool_take(&s->spool, s->pipe_fd, max);
 	if (taken == -EAGAIN && is_gone)
 		return 0;
@@ -578,7 +583,7 @@ static ssize_t take_output(struct stream *s, size_t max)
 	struct container_io *io = s->io;
 	ssize_t n;
 
-	if (s->fd < 0 || s->has_hung_up)
+	if ((s->fd < 0 && s->pipe_fd < 0) || s->has_hung_up)
 		return 0;
 	if (is_full(s) || io->is_spool_failing || !open_spool(s))
 		return -EAGAIN;
@@ -727,7 +732,8 @@ static int check_spec(const struct container_io_spec *spec, struct error *err)
 	if (spec->log_path && spec->log_path[0] != '/')
 		return error_set(err, ERR_INVALID, "log path %s of container %s: not absolute",
 				 spec->log_path, spec->id);
-	if (spec->is_tty && fcntl(spec->out_fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
+	if (spec->is_tty && spec->out_fd >= 0 &&
+	    fcntl(spec->out_fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return error_errno(err, errno, "make the terminal of container %s non-blocking",
 				   spec->id);
 	return 0;
@@ -810,11 +816,11 @@ static size_t left_in_pipe(const struct stream *s)
 {
 	int n = 0;
 
-	if (s->fd < 0 || s->has_hung_up)
+	if (s->has_hung_up)
 		return 0;
 	if (s->pipe_fd >= 0) /* until it hangs up, or has nothing */
 		return SIZE_MAX;
-	return ioctl(s->fd, FIONREAD, &n) == 0 && n > 0 ? (size_t)n : 0;
+	return s->fd >= 0 && ioctl(s->fd, FIONREAD, &n) == 0 && n > 0 ? (size_t)n : 0;
 }
 
 static int take_rest(struct task *t, struct stream *s)

@@ -39,9 +39,11 @@ struct container_io_spec {
 	const char *id;	      /* for messages */
 	const char *dir;      /* where the spools are, "1.spool" and "2.spool"; absolute */
 	const char *log_path; /* absolute; NULL: output is consumed and not kept */
-	int out_fd, err_fd;   /* fifo.h's server ends, or -1; the terminal's master as out_fd */
+	int out_fd, err_fd;   /* fifo.h's server ends, or -1; a terminal's master as out_fd */
 	bool is_tty;
-	int tty_pipe_fd; /* is_tty only: fifo.h's "1", to be held by the keeper as out_fd is */
+	/* is_tty only: fifo.h's "1", to be held by the keeper as out_fd is. Without a master (it
+	 * went with a server that had no keeper) what the pipe has is still logged. */
+	int tty_pipe_fd;
 	const struct io_position *position; /* of a previous life, or NULL */
 	uint64_t spool_limit; /* bytes a stream may wait in memory, 0: CONTAINER_IO_SPOOL_LIMIT */
 	/*

@@ -841,10 +841,17 @@ static void terminal_goes_through_its_pipe(void **state)
 	assert_int_equal(write(slave, "three\nfour", 10), 10);
 	close(slave);
 	rig->ends.container[0] = master;
-	rig->ends.server[1] = kept;
+	rig->ends.server[1] = fcntl(kept, F_DUPFD_CLOEXEC, 0);
 	assert_int_equal(run(rig, start_tty, NULL), 0);
 	assert_int_equal(run(rig, drain, NULL), 0);
 	assert_stream(rig->log, 0, "zero\none\ntwo\nthree\nfour\n");
+	/* the pipe outlived the terminal */
+	container_io_free(rig->io);
+	assert_int_equal(write(kept, "five\n", 5), 5);
+	rig->ends.server[1] = kept;
+	assert_int_equal(run(rig, start_tty, NULL), 0);
+	assert_int_equal(run(rig, drain, NULL), 0);
+	assert_stream(rig->log, 0, "zero\none\ntwo\nthree\nfour\nfive\n");
 	rig_free(rig);
 }
 
