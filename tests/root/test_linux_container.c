@@ -7,13 +7,16 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -437,6 +440,57 @@ static void mount_targets_and_directories_stay_inside(void **state)
 	pod_done(&p);
 }
 
+struct swapper {
+	char *dir, *link; /* exchanged all the time */
+	atomic_bool is_over;
+};
+
+static void *swap_all_the_time(void *arg)
+{
+	struct swapper *s = arg;
+
+	while (!atomic_load(&s->is_over))
+		syscall(SYS_renameat2, AT_FDCWD, s->dir, AT_FDCWD, s->link, RENAME_EXCHANGE);
+	return NULL;
+}
+
+/* Somebody exchanges a directory of a shared volume and a link to the host while mount points are
+ * made beneath it (CVE-2021-30465, CVE-2024-45310): nothing comes to be outside. */
+static void swapped_directories_lead_nowhere(void **state)
+{
+	cleanup_free char *volume = in_dir("swapped");
+	cleanup_free char *outside = in_dir("swap-canary");
+	struct swapper s = {.dir = in_dir("swapped/a"), .link = in_dir("swapped/b")};
+	pthread_t thread;
+	int started = 0;
+
+	assert_int_equal(mkdir(volume, 0755), 0);
+	assert_int_equal(mkdir(outside, 0755), 0);
+	assert_int_equal(mkdir(s.dir, 0755), 0);
+	assert_int_equal(symlink(outside, s.link), 0);
+	assert_int_equal(pthread_create(&thread, NULL, swap_all_the_time, &s), 0);
+	for (int i = 0; i < 30; i++) {
+		struct linux_pod p;
+		char target[32];
+		struct mount_spec mounts[] = {{.source = volume, .target = "/volume"},
+					      {.source = volume, .target = target}};
+
+		snprintf(target, sizeof(target), "/volume/a/new%d/er", i);
+		pod_init(&p, "true");
+		p.container.mounts = mounts;
+		p.container.mount_count = 2;
+		/* it may lose the race, then it says so */
+		started += pod_run(&p) == 0;
+		pod_done(&p);
+	}
+	atomic_store(&s.is_over, true);
+	pthread_join(thread, NULL);
+	assert_int_equal(rmdir(outside), 0);
+	assert_true(started > 0);
+	free(s.dir);
+	free(s.link);
+}
+
 static void volume_over_proc_is_refused(void **state)
 {
 	static const char *const targets[] = {"/proc", "/proc/self", "/proc/sys/net"};
@@ -788,6 +842,7 @@ int main(void)
 		cmocka_unit_test(missing_program_is_told),
 		cmocka_unit_test(links_in_the_image_lead_nowhere),
 		cmocka_unit_test(mount_targets_and_directories_stay_inside),
+		cmocka_unit_test(swapped_directories_lead_nowhere),
 		cmocka_unit_test(volume_over_proc_is_refused),
 		cmocka_unit_test(cgroup_view_is_own_and_readonly),
 		cmocka_unit_test(terminal_is_the_containers_own),

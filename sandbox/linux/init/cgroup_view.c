@@ -21,7 +21,7 @@ static void link_controllers(int view, const char *controllers)
 
 	if (!strchr(controllers, ',') || strlen(controllers) >= sizeof(copy))
 		return;
-	strcpy(copy, controllers);
+	memcpy(copy, controllers, strlen(controllers) + 1);
 	while ((one = strsep(&rest, ",")))
 		if (symlinkat(controllers, view, one) < 0 && errno != EEXIST)
 			fail(STEP_CGROUP_VIEW, one);

@@ -136,7 +136,7 @@ int make_beneath(int root, const char *target, bool is_directory)
 		errno = ENAMETOOLONG;
 		return -1;
 	}
-	strcpy(path, target);
+	memcpy(path, target, strlen(target) + 1);
 	for (int links = 0; links < LINKS_MAX; links++) {
 		fd = walk(root, path, is_directory);
 		if (fd != -2)
