@@ -425,6 +425,7 @@ static void test_nothing_outside(void **state)
 		TAR(&tar, .name = bad[i].name, .mode = 0777, FILE_OF("evil"));
 		tar_end(&tar);
 		refuse_run(&run, bad[i].what);
+		assert_int_equal(run.result, -ERR_INVALID);
 	}
 	static const char *const targets[] = {"../canary/f", "up/f", "later", "nowhere/f",
 					      ".",	     "dir",  "self",  NULL};

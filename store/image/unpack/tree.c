@@ -46,9 +46,28 @@ static int refuse(struct tree *t, const struct entry *en, const char *why)
 	return error_set(t->err, ERR_INVALID, "entry %.200s: %s", en->name, why);
 }
 
+/* Some failures come of what the archive says, not of the machine. */
+static int fail_errno(struct tree *t, const struct entry *en, int sys, const char *what)
+{
+	switch (sys) {
+	case ELOOP:
+	case ENAMETOOLONG:
+	case ENOENT:
+	case ENOTDIR:
+	case EEXIST:
+	case EMLINK:
+	case EINVAL:
+	case EFBIG:
+		return error_set(t->err, ERR_INVALID, "entry %.200s: %s: %s", en->name, what,
+				 strerrordesc_np(sys));
+	default:
+		return error_errno(t->err, sys, "entry %.200s: %s", en->name, what);
+	}
+}
+
 static int fail(struct tree *t, const struct entry *en, const char *what)
 {
-	return error_errno(t->err, errno, "entry %.200s: %s", en->name, what);
+	return fail_errno(t, en, errno, what);
 }
 
 static bool is_whiteout(const struct stat *st)
@@ -108,7 +127,7 @@ static int make_missing_dir(struct tree *t, const struct entry *en, const char *
 	struct stat st;
 
 	if (r < 0)
-		return error_errno(t->err, -r, "entry %.200s: open its parent", en->name);
+		return fail_errno(t, en, -r, "open its parent");
 	if (fstatat(up, base, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		if (!is_whiteout(&st))
 			return refuse(t, en,
@@ -124,7 +143,7 @@ static int make_missing_dir(struct tree *t, const struct entry *en, const char *
 		return fail(t, en, "make its parent");
 	made = fs_openat2(up, base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, RESOLVE_BENEATH);
 	if (made < 0)
-		return error_errno(t->err, -made, "entry %.200s: open its parent", en->name);
+		return fail_errno(t, en, -made, "open its parent");
 	return t->is_layer ? adopt_attributes(t, en, made, path) : 0;
 }
 
@@ -157,7 +176,7 @@ static int open_parent(struct tree *t, const struct entry *en, const char *path,
 		}
 	}
 	if (r < 0)
-		return error_errno(t->err, -r, "entry %.200s: open its parent", en->name);
+		return fail_errno(t, en, -r, "open its parent");
 	forget_cached(t);
 	memcpy(t->cached, path, strlen(path) + 1);
 	*ret_fd = t->cached_fd = r;
@@ -211,7 +230,7 @@ static int add_dir(struct tree *t, struct entry *en)
 	fd = fs_openat2(*en->path ? en->parent : t->root, *en->path ? en->base : ".",
 			O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, RESOLVE_BENEATH);
 	if (fd < 0)
-		return error_errno(t->err, -fd, "entry %.200s: open the directory", en->name);
+		return fail_errno(t, en, -fd, "open the directory");
 	if (!t->is_layer)
 		return 0;
 	note_times(t, en);
@@ -258,7 +277,7 @@ static int add_file(struct tree *t, struct entry *en)
 	fd = fs_openat2(en->parent, en->base, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600,
 			RESOLVE_BENEATH);
 	if (fd < 0)
-		return error_errno(t->err, -fd, "entry %.200s: make the file", en->name);
+		return fail_errno(t, en, -fd, "make the file");
 	TRY(write_data(t, en, fd));
 	/* behind the last byte that was written there may be a hole */
 	if (ftruncate(fd, size) < 0)
