@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of ends, in memory that two processes share. Peculiar: no locks. A slot's number is
- * cleared, its content written, its number set; a reader that finds the same number before and
- * after copying has a whole record. The reader acknowledges by writing the number that it read, so
- * a slot that was meanwhile taken for another process isn't acknowledged by accident.
+ * The table of ends, in memory that two processes share. Peculiar: no locks. A writer
+ * claims a slot by its number, writes the content, sets the new number; a reader that finds the
+ * same number before and after copying has a whole record. A writer that is killed in between costs
+ * the slot. The reader acknowledges by writing the number that it read, so a slot that was
+ * meanwhile taken for another process isn't acknowledged by accident.
  */
 #include "recovery/exit_records.h"
 
@@ -17,8 +18,10 @@
 
 #include "io/base/alloc.h"
 
+#define CLAIMED UINT32_MAX
+
 struct slot {
-	_Atomic uint32_t number; /* 0: empty or being written; grows with every record */
+	_Atomic uint32_t number; /* 0: empty; CLAIMED; else grows with every record */
 	_Atomic uint32_t acknowledged;
 	int32_t pid, status;
 	uint64_t started;
@@ -29,13 +32,25 @@ struct slot {
  * share few pages. */
 struct table {
 	_Atomic uint32_t rows_used; /* readers don't touch those below */
-	uint32_t last_number;	    /* the writer's */
+	_Atomic uint32_t last_number;
 	struct slot slots[EXIT_ROWS][EXIT_COLUMNS];
 };
 
 struct exit_records {
 	struct table *table;
 };
+
+int exit_record_status(const siginfo_t *info)
+{
+	switch (info->si_code) {
+	case CLD_EXITED:
+		return (info->si_status & 0xff) << 8;
+	case CLD_DUMPED:
+		return info->si_status | 0x80;
+	default:
+		return info->si_status;
+	}
+}
 
 struct exit_records *exit_records_map(int fd, struct error *err)
 {
@@ -88,52 +103,58 @@ static struct slot *slot_at(struct exit_records *x, unsigned row, pid_t pid)
 	return &x->table->slots[row][(unsigned)pid % EXIT_COLUMNS];
 }
 
-static bool is_free(struct slot *s)
+/* A free slot in pid's column, else the oldest one, claimed; NULL when all are being written. */
+static struct slot *slot_claim(struct exit_records *x, pid_t pid, unsigned *ret_row)
 {
-	uint32_t number = atomic_load(&s->number);
-
-	return !number || atomic_load(&s->acknowledged) == number;
-}
-
-/* A free slot in pid's column, else the oldest one; *ret_row is its row. */
-static struct slot *slot_choose(struct exit_records *x, pid_t pid, unsigned *ret_row)
-{
-	struct slot *oldest = NULL;
-	uint32_t age = 0, last = x->table->last_number;
+	struct slot *best = NULL;
+	uint32_t best_number = 0, oldest = 0, last = atomic_load(&x->table->last_number);
 
 	for (unsigned row = 0; row < EXIT_ROWS; row++) {
 		struct slot *s = slot_at(x, row, pid);
+		uint32_t number = atomic_load(&s->number);
+		bool is_free = !number || atomic_load(&s->acknowledged) == number;
 
-		if (is_free(s)) {
-			*ret_row = row;
-			return s;
-		}
 		/* a difference is right also after the numbers wrapped */
-		if (!oldest || last - atomic_load(&s->number) > age) {
-			age = last - atomic_load(&s->number);
-			oldest = s;
-			*ret_row = row;
-		}
+		if (number == CLAIMED || (best && !is_free && last - number <= oldest))
+			continue;
+		best = s;
+		best_number = number;
+		oldest = last - number;
+		*ret_row = row;
+		if (is_free)
+			break;
 	}
-	return oldest;
+	if (!best || atomic_compare_exchange_strong(&best->number, &best_number, CLAIMED))
+		return best;
+	return slot_claim(x, pid, ret_row);
+}
+
+static uint32_t next_number(struct exit_records *x)
+{
+	uint32_t number;
+
+	do
+		number = atomic_fetch_add(&x->table->last_number, 1) + 1;
+	while (number == 0 || number == CLAIMED);
+	return number;
 }
 
 void exit_records_add(struct exit_records *x, const struct exit_record *record)
 {
-	unsigned row;
-	struct slot *s = slot_choose(x, record->pid, &row);
+	unsigned row = 0, used;
+	struct slot *s = slot_claim(x, record->pid, &row);
 
-	if (++x->table->last_number == 0)
-		x->table->last_number = 1;
-	atomic_store(&s->number, 0);
+	if (!s)
+		return;
 	s->pid = record->pid;
 	s->status = record->status;
 	s->started = record->started;
 	s->ended_at = record->ended_at;
 	atomic_store(&s->acknowledged, 0);
-	atomic_store(&s->number, x->table->last_number);
-	if (row >= atomic_load(&x->table->rows_used))
-		atomic_store(&x->table->rows_used, row + 1);
+	atomic_store(&s->number, next_number(x));
+	used = atomic_load(&x->table->rows_used);
+	while (row >= used && !atomic_compare_exchange_weak(&x->table->rows_used, &used, row + 1))
+		;
 }
 
 /* The slot of that process and the number under which *ret was read, or NULL. */
@@ -146,7 +167,7 @@ static struct slot *slot_find(struct exit_records *x, pid_t pid, uint64_t starte
 		struct slot *s = slot_at(x, row, pid);
 		uint32_t number = atomic_load(&s->number);
 
-		if (!number || s->pid != pid || s->started != started)
+		if (!number || number == CLAIMED || s->pid != pid || s->started != started)
 			continue;
 		ret->pid = s->pid;
 		ret->status = s->status;

@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "io/base/cleanup.h"
@@ -142,6 +143,24 @@ static bool ask_keeper(struct fdstore *fs, pid_t pid, uint64_t started, struct e
 	return x && started && exit_records_find(x, pid, started, ret);
 }
 
+/* Where reaping a child of ours makes its end forgotten, the keeper's table remembers it. */
+static void record_own(struct fdstore *fs, int pidfd, pid_t pid, uint64_t started)
+{
+	struct exit_records *x = fs ? fdstore_exit_records(fs) : NULL;
+	struct exit_record r = {.pid = pid, .started = started};
+	struct timespec now;
+	siginfo_t ended = {0};
+
+	if (!x || !started || exit_status_has_pidfd_info() ||
+	    waitid((idtype_t)P_PIDFD, (id_t)pidfd, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+	    !ended.si_pid)
+		return;
+	clock_gettime(CLOCK_REALTIME, &now);
+	r.ended_at = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+	r.status = exit_record_status(&ended);
+	exit_records_add(x, &r);
+}
+
 int exit_status_find(struct fdstore *fs, int pidfd, pid_t pid, uint64_t started,
 		     struct exit_status *ret, struct error *err)
 {
@@ -157,6 +176,7 @@ int exit_status_find(struct fdstore *fs, int pidfd, pid_t pid, uint64_t started,
 			return error_errno(err, r < 0 ? errno : EBADF, "poll process %d", pid);
 		if (r == 0)
 			return error_set(err, ERR_PRECONDITION, "process %d: it still runs", pid);
+		record_own(fs, pidfd, pid, started);
 		r = process_reap(pidfd, &result.exit, err);
 		if (r < 0)
 			return r;

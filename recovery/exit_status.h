@@ -33,7 +33,9 @@ struct exit_status {
  * pidfd: the process's, or -1 when nobody kept it. pid and started (exit_status_started()) are what
  * was noted at its birth, in this boot; started 0: not noted, then 4 is not asked. fs may be NULL.
  * 0 with *ret set, also when it is not known; ERR_PRECONDITION while it runs. Doesn't wait. Reaps
- * it if it is our child: ask once and keep the answer.
+ * it if it is our child: ask once and keep the answer. Should the server die before the answer is
+ * durable, the next one learns it by 2, or by a record that was put into the keeper's table before
+ * reaping; only an old kernel without a keeper loses it.
  */
 int exit_status_find(struct fdstore *fs, int pidfd, pid_t pid, uint64_t started,
 		     struct exit_status *ret, struct error *err);

@@ -401,18 +401,6 @@ static void lose_server(int status)
 
 /* ---- children and signals ---- */
 
-static int status_of(const siginfo_t *info)
-{
-	switch (info->si_code) {
-	case CLD_EXITED:
-		return (info->si_status & 0xff) << 8;
-	case CLD_DUMPED:
-		return info->si_status | 0x80;
-	default:
-		return info->si_status;
-	}
-}
-
 static void record(pid_t pid, int status)
 {
 	struct exit_record r = {
@@ -436,7 +424,7 @@ static void reap_children(void)
 
 		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid)
 			return;
-		status = status_of(&info);
+		status = exit_record_status(&info);
 		if (info.si_pid == keeper.server)
 			lose_server(status);
 		else

@@ -157,6 +157,30 @@ static void do_orphan(struct server *s)
 	snprintf(s->reply, TEXT_MAX, "%d %llu", pid, (unsigned long long)started);
 }
 
+/* A child that ends and is asked for, as the container of a server that dies before its end is
+ * durable. */
+static void do_own(struct server *s)
+{
+	cleanup_close int pidfd = -1;
+	struct exit_status found;
+	uint64_t started;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		close_range(3, ~0u, 0);
+		_exit(6);
+	}
+	exit_status_pretend_old_kernel();
+	if (process_open(pid, &pidfd, NULL) < 0 ||
+	    exit_status_started(pidfd, pid, &started, NULL) < 0)
+		_exit(95);
+	while (exit_status_find(s->fs, pidfd, pid, started, &found, NULL) == -ERR_PRECONDITION)
+		usleep(1000);
+	if (!found.is_known || found.exit.code != 6 || waitpid(pid, NULL, WNOHANG) != -1)
+		_exit(96);
+	snprintf(s->reply, TEXT_MAX, "%d %llu", pid, (unsigned long long)started);
+}
+
 static void do_find(struct server *s, const char *args, bool forget)
 {
 	struct exit_status found;
@@ -220,6 +244,8 @@ static void obey(struct task *t, struct server *s, char *command)
 		do_check_many(s);
 	} else if (strcmp(command, "orphan") == 0) {
 		do_orphan(s);
+	} else if (strcmp(command, "own") == 0) {
+		do_own(s);
 	} else if (strcmp(command, "sweep") == 0) {
 		fdstore_sweep(t, s->fs);
 	} else if (strcmp(command, "ready") == 0) {
@@ -520,6 +546,19 @@ static void orphan_ends(struct kept_server *k, int sig, const char *want)
 	assert_memory_equal(ask(k, command), want, strlen(want));
 }
 
+static void reaped_child_is_recorded(void **state)
+{
+	struct kept_server k = start(self, 0, NULL);
+	char command[TEXT_MAX + 8];
+
+	await_server(&k);
+	snprintf(command, sizeof(command), "find %s", ask(&k, "own"));
+	kill_server(&k);
+	await_server(&k);
+	assert_memory_equal(ask(&k, command), "1 6 0 ", 6);
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
 static void orphans_are_recorded(void **state)
 {
 	struct kept_server k = start(self, 0, NULL);
@@ -672,10 +711,15 @@ static int group_teardown(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		test(fifty_kills_lose_nothing),	      test(three_thousand_come_back),
-		test(names_are_replaced_and_dropped), test(strangers_are_not_obeyed),
-		test(orphans_are_recorded),	      test(signals_reach_the_server),
-		test(wrong_configuration_ends_it),    test(delays_are_kept),
+		test(fifty_kills_lose_nothing),
+		test(three_thousand_come_back),
+		test(names_are_replaced_and_dropped),
+		test(strangers_are_not_obeyed),
+		test(orphans_are_recorded),
+		test(reaped_child_is_recorded),
+		test(signals_reach_the_server),
+		test(wrong_configuration_ends_it),
+		test(delays_are_kept),
 		test(runs_on_without_its_file),
 	};
 
