@@ -12,9 +12,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -223,6 +225,19 @@ static void assert_empty(void)
 	assert_int_equal(count_dir("ingest"), 0);
 	assert_int_equal(bytes, 0);
 	assert_int_equal(inodes, 0);
+}
+
+static void sleep_task(struct task *t, void *arg)
+{
+	assert_int_equal(task_sleep_ms(t, 5), 0);
+}
+
+/* What a killed server left in ingest/ goes in the background. */
+static void assert_empty_soon(void)
+{
+	for (int i = 0; i < 1000 && count_dir("ingest"); i++)
+		run(sleep_task, NULL);
+	assert_empty();
 }
 
 /* The content of a file in an image's n-th mounted layer. */
@@ -649,6 +664,54 @@ static void test_opaque_root(void **state)
 	fixture_layer_done(&opaque);
 }
 
+/* A server that imports and is killed somewhere on the way, after so many microseconds. */
+static void kill_import(unsigned after)
+{
+	struct import im = {.path = archive_path()};
+	int pid = fork();
+
+	if (pid == 0) {
+		open_store();
+		run(import_task, &im);
+		_exit(0);
+	}
+	usleep(after);
+	kill(pid, SIGKILL);
+	/* its unpacker becomes ours, and dies too */
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+}
+
+static void test_killed(void **state)
+{
+	size_t whole = 0, layers = 0;
+
+	make_oci(base_left, 2, "app", NULL);
+	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+	for (unsigned i = 0; i < 24; i++) {
+		const struct image *img;
+
+		close_store();
+		kill_import(2000 + i * i * 400);
+		open_store();
+		img = image_find(st, "app");
+		layers += count_dir("layers");
+		if (img) {
+			whole++;
+			assert_in_layer(img, 0, "base", "base");
+			assert_in_layer(img, 1, "left", "left");
+		}
+		do_remove("app");
+		run(sweep_task, NULL);
+		assert_empty_soon();
+	}
+	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0), 0);
+	print_message("%zu whole images, %zu layers of 24 kills\n", whole, layers);
+	do_import(archive_path());
+	do_remove("app");
+	assert_empty();
+}
+
 static int count_fds(void)
 {
 	cleanup_closedir DIR *d = opendir("/proc/self/fd");
@@ -714,7 +777,7 @@ int main(void)
 		T(test_import_and_find), T(test_tars),	  T(test_docker),   T(test_shared),
 		T(test_retag),		 T(test_restart), T(test_holders),  T(test_tag_and_names),
 		T(test_bad_archives),	 T(test_cancel),  T(test_parallel), T(test_leftovers),
-		T(test_opaque_root),
+		T(test_opaque_root),	 T(test_killed),
 	};
 
 	return cmocka_run_group_tests(tests, group_setup, group_teardown);
