@@ -726,6 +726,18 @@ static void out_of_memory_is_told(void **state)
 	pod_done(&p);
 }
 
+/* What we do within the container's cgroup is small. */
+static void small_memory_limit_suffices(void **state)
+{
+	struct linux_pod p;
+
+	pod_init(&p, "cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null; true");
+	p.container.resources.memory_limit = 3 << 20;
+	run_ok(&p, 0);
+	print_message("memory until the end of a small script: %s", p.output.data ?: "?\n");
+	pod_done(&p);
+}
+
 /* Many at once, each with its own pod. */
 #define CROWD 24
 
@@ -854,6 +866,7 @@ int main(void)
 		cmocka_unit_test(background_process_ends_with_the_container),
 		cmocka_unit_test(failed_commit_runs_nothing),
 		cmocka_unit_test(out_of_memory_is_told),
+		cmocka_unit_test(small_memory_limit_suffices),
 		cmocka_unit_test(many_start_at_once),
 		cmocka_unit_test(start_is_quick),
 	};
