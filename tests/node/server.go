@@ -48,12 +48,21 @@ func Start(t testing.TB, crispd string, options ...string) *Server {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Dir: t.TempDir()}
+	// a socket's path can't be longer than 107 bytes, so no test's name may be in it
+	dir, err := os.MkdirTemp("", "crisp-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &Server{Dir: dir}
 	s.Socket = filepath.Join(s.Dir, "crispd.sock")
 	s.command = append(strings.Fields(crispd), "--root", filepath.Join(s.Dir, "root"),
 		"--state", filepath.Join(s.Dir, "state"), "--listen", s.Socket)
 	s.command = append(s.command, options...)
-	var err error
 	s.logFile, err = os.Create(filepath.Join(s.Dir, "log"))
 	if err != nil {
 		t.Fatal(err)
