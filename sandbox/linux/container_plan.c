@@ -99,21 +99,24 @@ static int add_root(struct plan_builder *b, const struct linux_container *c,
 {
 	const struct sandbox_spec *sandbox = &c->sandbox->spec;
 	struct overlay_spec overlay = {
-		.layers = c->spec.layers,
+		.layers = skeleton_beneath(kind.skeleton, &c->spec.layers),
 		.upper = c->spec.upper,
 		.work = c->spec.work,
 		.user_fd = pod->user,
 		.has_devices = c->spec.is_privileged,
 	};
-	int mount = -1;
+	int mount = -1, r = 0;
 
 	/* the upper directory's owner is that of the container's "/" */
 	if (sandbox->has_userns && chown(c->spec.upper, (uid_t)id_map_outside(&sandbox->uids, 0),
 					 (gid_t)id_map_outside(&sandbox->gids, 0)) < 0)
-		return error_errno(err, errno, "give %s to the container's root", c->spec.upper);
-	TRY(overlay_mount(&overlay, &mount, err));
-	plan_get(b)->root_fd = plan_give_fd(b, mount);
-	return 0;
+		r = error_errno(err, errno, "give %s to the container's root", c->spec.upper);
+	if (r == 0)
+		r = overlay_mount(&overlay, &mount, err);
+	if (r == 0)
+		plan_get(b)->root_fd = plan_give_fd(b, mount);
+	free(overlay.layers.items);
+	return r;
 }
 
 /* Without ".", ".." and double slashes, as if nothing were a link; from "/" on. */

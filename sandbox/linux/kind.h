@@ -17,6 +17,7 @@
 #include "sandbox/linux/cgroup.h"
 #include "sandbox/linux/plan.h"
 #include "sandbox/linux/seccomp.h"
+#include "sandbox/linux/skeleton.h"
 #include "sandbox/linux/spawner.h"
 #include "sandbox/sandboxer.h"
 
@@ -33,6 +34,7 @@ struct linux_kind {
 	struct spawner *spawner;
 	struct cgroups *cgroups;
 	int pid1_program; /* memfd */
+	char *skeleton;	  /* the lowest layer of all containers */
 };
 
 extern struct linux_kind kind;

@@ -16,6 +16,7 @@ static void linux_shutdown(void)
 	spawner_free(kind.spawner);
 	cgroups_free(kind.cgroups);
 	close_fd(kind.pid1_program);
+	free(kind.skeleton);
 	seccomp_cache_done();
 	kind = (struct linux_kind){.pid1_program = -1};
 }
@@ -26,6 +27,8 @@ static int linux_init(const struct sandboxer_env *env, struct error *err)
 
 	kind.env = *env;
 	r = embed_memfd("crisp-pid1", pid1_program, pid1_program_end, &kind.pid1_program, err);
+	if (r == 0)
+		r = skeleton_make(env->root_dir, &kind.skeleton, err);
 	if (r == 0 && !(kind.cgroups = cgroups_probe(err)))
 		r = -(int)err->code;
 	if (r == 0 && !(kind.spawner = spawner_new(env->loop, err)))
