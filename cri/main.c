@@ -95,8 +95,19 @@ static int serve(struct node *n, const struct config *config, struct error *err)
 
 static void on_stop(void *data)
 {
+	struct node *n = data;
+
 	log_info("stopping; containers go on");
-	_exit(0);
+	loop_stop(n->loop);
+}
+
+/* An unused node leaves no mounts behind; a used one keeps its pins for the next start. */
+static void give_up_pins(struct node *n)
+{
+	struct error err = {0};
+
+	if (!n->sandboxes.count && pins_destroy(n->pins, &err) < 0)
+		log_debug("pins stay: %s", err.text);
 }
 
 /* Containers get their own limits; ours is as high as it may be. */
@@ -124,10 +135,13 @@ static int run(const struct config *config, struct error *err)
 	n.fdstore = fdstore_open(n.loop, err);
 	if (!n.fdstore)
 		return -(int)err->code;
-	loop_on_signal(n.loop, SIGTERM, on_stop, NULL);
-	loop_on_signal(n.loop, SIGINT, on_stop, NULL);
+	loop_on_signal(n.loop, SIGTERM, on_stop, &n);
+	loop_on_signal(n.loop, SIGINT, on_stop, &n);
 	TRY(open_node(&n, config, err));
-	return serve(&n, config, err);
+	TRY(serve(&n, config, err));
+	give_up_pins(&n);
+	/* threads and tasks end with the process, wherever they are */
+	_exit(0);
 }
 
 /* The server that the keeper starts has the same command line but for that option. */
