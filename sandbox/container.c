@@ -183,6 +183,10 @@ static int create_in(struct task *t, struct sandbox *sb, const struct container_
 	if (sb->state != SANDBOX_READY)
 		return error_set(&t->err, ERR_PRECONDITION,
 				 "sandbox %s is not ready: nothing can be created in it", sb->id);
+	if (!sb->handle)
+		return error_set(&t->err, ERR_UNAVAILABLE,
+				 "sandbox %s: the server could not take it over, see its log",
+				 sb->id);
 	TRY(begin(t, sb, request, key, &c));
 	r = container_insert(t, c);
 	if (r == 0)
@@ -251,6 +255,7 @@ static int bring_up(struct task *t, struct container *c, struct fifo_ends *ends)
 	stdio = (struct container_stdio){ends->container[0], ends->container[1],
 					 ends->container[2]};
 	TRY(c->sandbox->kind->container_start(t, c->handle, &stdio, commit_running, c, &master));
+	container_write_later(c);
 	if (master >= 0 && container_open_terminal(t, c, ends, master) < 0)
 		log_warning("container %s: its terminal is not logged: %s", c->id, t->err.text);
 	return 0;
@@ -270,6 +275,7 @@ int container_start(struct task *t, struct node *n, const char *id)
 		return error_set(&t->err, ERR_PRECONDITION,
 				 "container %s: its sandbox %s is not ready", c->id,
 				 c->sandbox->id);
+	TRY(container_check_handle(c, &t->err));
 	r = bring_up(t, c, &ends);
 	fifo_ends_close(&ends);
 	return r < 0 ? start_failed(t, c, r) : 0;
@@ -291,18 +297,51 @@ static void describe_exit(struct container *c, const struct container_exit *e)
 		set_text(&c->reason, e->exit.code ? REASON_ERROR : REASON_COMPLETED);
 }
 
+int container_check_handle(const struct container *c, struct error *err)
+{
+	if (c->handle)
+		return 0;
+	return error_set(err, ERR_UNAVAILABLE,
+			 "container %s: the server could not take it over, see its log; "
+			 "restart it to try again",
+			 c->id);
+}
+
+/* The server died between its commit and the program's execution: back to before the start, so that
+ * a repeated start finds what it expects. */
+static int take_start_back(struct task *t, struct container *c)
+{
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
+	const struct sandboxer *kind = c->sandbox->kind;
+	struct container_spec spec = {0};
+
+	container_drop_io(t, c);
+	TRY(container_make_spec(arena, c, &spec, &t->err));
+	if (c->handle) {
+		TRY(kind->container_remove(t, c->handle));
+		kind->container_forget(take_ptr(c->handle));
+	}
+	TRY(kind->container_create(t, c->sandbox->handle, &spec, &c->handle));
+	c->started_at = 0;
+	return container_set_state(t, c, CONTAINER_CREATED);
+}
+
 /* All of it is gone: its output is drained before the end is reported. */
 static int finish(struct task *t, struct container *c)
 {
-	struct container_exit e = {0};
+	struct container_exit e = {.never_ran = !c->handle};
 
-	TRY(c->sandbox->kind->container_wait(t, c->handle, &e));
+	if (c->handle)
+		TRY(c->sandbox->kind->container_wait(t, c->handle, &e));
+	if (e.never_ran)
+		return take_start_back(t, c);
 	TRY(container_drain_io(t, c));
 	describe_exit(c, &e);
 	TRY(container_set_state(t, c, CONTAINER_EXITED));
 	container_drop_io(t, c);
 	log_info("container %s exited: code %d, signal %d, %s", c->id, c->exit_code, e.exit.signal,
 		 c->reason);
+	task_event_set(&c->exited);
 	return 0;
 }
 
@@ -313,10 +352,7 @@ static int handle_exit(struct task *t, struct node *n, const char *id)
 	struct container *c cleanup_container = NULL;
 
 	TRY(container_acquire(t, n, id, &c));
-	if (c->state == CONTAINER_RUNNING)
-		TRY(finish(t, c));
-	task_event_set(&c->exited);
-	return 0;
+	return c->state == CONTAINER_RUNNING ? finish(t, c) : 0;
 }
 
 static void exited_main(struct task *t, void *arg)
@@ -354,6 +390,7 @@ static int send_end(struct task *t, struct container *c, bool is_forced)
 	held = &c->queue;
 	if (c->is_removed || c->state != CONTAINER_RUNNING)
 		return 0;
+	TRY(container_check_handle(c, &t->err));
 	if (is_forced) {
 		TRY(c->sandbox->kind->container_kill_all(t, c->handle));
 		return 1;
@@ -425,7 +462,10 @@ int container_adopt(struct task *t, struct container *c, const struct buf *recor
 	/* without its pipes it still runs, and still ends */
 	if (container_reopen_io(t, c) < 0)
 		log_error("container %s: output from before is lost: %s", c->id, t->err.text);
-	if (c->sandbox->kind->container_life(c->handle) == LIFE_EXITED)
+	if (c->sandbox->kind->container_life(c->handle) != LIFE_EXITED)
+		return 0;
+	/* at once, so that nobody who waits for the container finds it running */
+	if (finish(t, c) < 0)
 		node_container_exited(c->node, c->id);
 	return 0;
 }

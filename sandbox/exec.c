@@ -60,6 +60,7 @@ static int start(struct task *t, struct node *n, const char *container_id,
 	TRY(container_acquire(t, n, container_id, &c));
 	if (c->state != CONTAINER_RUNNING)
 		return error_set(&t->err, ERR_PRECONDITION, "container %s is not running", c->id);
+	TRY(container_check_handle(c, &t->err));
 	ret->container = container_ref(c);
 	TRY(store_intent_begin(t, n->store, INTENT_KIND, c->id, ret->id, sizeof(ret->id),
 			       &ret->intent));

@@ -281,8 +281,8 @@ static int write_sandbox(struct task *t, struct sandbox *sb, enum sandbox_state 
 	return r;
 }
 
-/* Writes the row as it will be in that state. */
-static int write_container(struct task *t, struct container *c, enum container_state state)
+/* The row as it will be in that state. */
+static void add_row(struct store_batch *batch, struct container *c, enum container_state state)
 {
 	struct container_row row = {
 		.id = c->id,
@@ -300,16 +300,29 @@ static int write_container(struct task *t, struct container *c, enum container_s
 		.reason = c->reason,
 		.message = c->message,
 	};
-	struct buf record = {0};
-	int r;
+	struct buf record CLEANUP(buf_done) = {0};
 
 	if (c->handle)
 		c->sandbox->kind->container_record(c->handle, &record);
 	row.record = record.data;
 	row.record_size = record.length;
-	r = store_container_put(t, c->node->store, &row);
-	buf_done(&record);
-	return r;
+	batch_container_put(batch, &row);
+}
+
+static int write_container(struct task *t, struct container *c, enum container_state state)
+{
+	struct store_batch batch CLEANUP(store_batch_done) = {0};
+
+	add_row(&batch, c, state);
+	return store_commit(t, c->node->store, &batch);
+}
+
+void container_write_later(struct container *c)
+{
+	struct store_batch batch = {0};
+
+	add_row(&batch, c, c->state);
+	store_commit_later(c->node->store, &batch, NULL, NULL);
 }
 
 int sandbox_insert(struct task *t, struct sandbox *sb)
@@ -334,7 +347,8 @@ static const unsigned container_next[] = {
 	/* EXITED without having run: its start failed */
 	[CONTAINER_CREATED] =
 		1u << CONTAINER_RUNNING | 1u << CONTAINER_EXITED | 1u << CONTAINER_REMOVING,
-	[CONTAINER_RUNNING] = 1u << CONTAINER_EXITED,
+	/* CREATED again: the server died before its program was executed */
+	[CONTAINER_RUNNING] = 1u << CONTAINER_EXITED | 1u << CONTAINER_CREATED,
 	[CONTAINER_EXITED] = 1u << CONTAINER_REMOVING,
 	[CONTAINER_REMOVING] = 0,
 };

@@ -20,6 +20,8 @@ int container_set_state(struct task *t, struct container *c, enum container_stat
 /* The first row, in state CREATING: the intent. */
 int sandbox_insert(struct task *t, struct sandbox *sb);
 int container_insert(struct task *t, struct container *c);
+/* Writes what the kind records of it, without waiting. */
+void container_write_later(struct container *c);
 
 /* The sandboxer of a RuntimeClass handler, or NULL. */
 const struct sandboxer *node_kind(const struct node *n, const char *handler);
@@ -34,6 +36,8 @@ static inline void cleanup_arena_fn(struct arena **a)
  */
 int sandbox_teardown(struct task *t, struct sandbox *sb);
 int container_teardown(struct task *t, struct container *c);
+/* A running container without a handle is one whose recovery failed: ERR_UNAVAILABLE. */
+int container_check_handle(const struct container *c, struct error *err);
 /* Ends it if it runs and waits for that. The caller must not hold the queue. */
 int container_end(struct task *t, struct container *c, uint64_t grace_ms);
 

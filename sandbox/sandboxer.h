@@ -44,6 +44,7 @@ struct container_exit {
 	struct process_exit exit;
 	bool is_known; /* false: nobody can tell how it ended */
 	bool is_oom_killed;
+	bool never_ran;	     /* the server died while it was started: remove, then create it anew */
 	int64_t finished_at; /* realtime ns */
 };
 

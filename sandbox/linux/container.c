@@ -10,15 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 #include "recovery/exit_status.h"
+#include "sandbox/linux/init/protocol.h"
 #include "sandbox/linux/kind.h"
 #include "sandbox/linux/ns.h"
 #include "sandbox/linux/overlay.h"
 #include "sandbox/linux/spec_copy.h"
 #include "sandbox/linux/users.h"
+
+/* What a helper without a server may take to end. */
+#define HELPER_END_MS 5000
 
 struct user_job {
 	struct job job;
@@ -182,8 +187,9 @@ void linux_container_record(void *container, struct buf *ret)
 {
 	const struct linux_container *c = container;
 
-	buf_printf(ret, "version=1\npid=%d\nstarted=%llu\nuid=%u\ngid=%u\nhome=%s\n", c->pid,
-		   (unsigned long long)c->started, c->user.uid, c->user.gid, c->user.home ?: "/");
+	buf_printf(ret, "version=1\npid=%d\nstarted=%llu\nrun=%d\nuid=%u\ngid=%u\nhome=%s\n",
+		   c->pid, (unsigned long long)c->started, c->has_run, c->user.uid, c->user.gid,
+		   c->user.home ?: "/");
 	/* one a line, since there may be many */
 	buf_printf(ret, "groups=%zu\n", c->user.group_count);
 	for (size_t i = 0; i < c->user.group_count; i++)
@@ -241,6 +247,28 @@ static bool is_over(int pidfd)
 	return poll(&p, 1, 0) > 0;
 }
 
+/* A start that the server's death interrupted: the helper ends by itself, as its socket is closed,
+ * or the program was executed. */
+static int wait_helper(struct task *t, struct linux_container *c)
+{
+	static const char helper[] = "/memfd:crisp-init";
+	char path[64], exe[sizeof(helper)];
+	uint64_t old;
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", c->pid);
+	if (readlink(path, exe, sizeof(exe) - 1) != sizeof(exe) - 1 ||
+	    memcmp(exe, helper, sizeof(exe) - 1) != 0) {
+		/* the pidfd tells whether it was this process that had the pid */
+		c->has_run = !is_over(c->pidfd);
+		return 0;
+	}
+	old = task_limit_ms(t, HELPER_END_MS);
+	r = task_wait_fd(t, c->pidfd, LOOP_READ);
+	task_restore_deadline(t, old);
+	return r == -ERR_DEADLINE ? 0 : r;
+}
+
 static int find_process(struct task *t, struct linux_container *c)
 {
 	char name[PIN_NAME_SIZE];
@@ -254,6 +282,8 @@ static int find_process(struct task *t, struct linux_container *c)
 		return 0;
 	}
 	TRY(r);
+	if (!c->has_run)
+		TRY(wait_helper(t, c));
 	if (is_over(c->pidfd))
 		set_exited(c);
 	else
@@ -271,6 +301,7 @@ int linux_container_recover(struct task *t, void *sandbox, const struct containe
 		read_user(c, record, record_size);
 		c->pid = (pid_t)record_number(record, record_size, "pid", 0);
 		c->started = (uint64_t)record_number(record, record_size, "started", 0);
+		c->has_run = record_number(record, record_size, "run", 0) != 0;
 		if (c->pid > 0)
 			r = find_process(t, c);
 	}
@@ -333,6 +364,8 @@ static int find_exit(struct linux_container *c, struct error *err)
 	TRY(exit_status_find(kind.env.fdstore, c->pidfd, c->pid, c->started, &status, err));
 	c->exit.exit = status.exit;
 	c->exit.is_known = status.is_known;
+	c->exit.never_ran = !c->has_run && status.is_known && !status.exit.signal &&
+			    status.exit.code == INIT_EXIT_NEVER_RAN;
 	if (status.ended_at)
 		c->exit.finished_at = status.ended_at;
 	c->has_exit = true;

@@ -226,6 +226,7 @@ int linux_container_start(struct task *t, void *container, const struct containe
 		task_shield(t, -1);
 		return error_copy(&t->err, &why);
 	}
+	c->has_run = true;
 	linux_container_watch(c);
 	if (ret_master)
 		*ret_master = take_fd(&master);

@@ -65,6 +65,7 @@ struct linux_container {
 	uint64_t started; /* clock ticks since boot, recovery/exit_status.h */
 	struct loop_watch *watch;
 	struct task_event exited;
+	bool has_run; /* its program was executed; recorded late, false if the server died before */
 	bool has_exit;
 	struct container_exit exit;
 	atomic_int refs;

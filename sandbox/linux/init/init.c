@@ -26,7 +26,7 @@ void fail(enum init_step step, const char *path)
 	if (path)
 		strncpy(report.path, path, sizeof(report.path) - 1);
 	send(INIT_FD_CONTROL, &report, sizeof(report), MSG_NOSIGNAL);
-	_exit(127);
+	_exit(INIT_EXIT_NEVER_RAN);
 }
 
 void send_ready(int fd)
@@ -48,7 +48,7 @@ void send_ready(int fd)
 		message.msg_controllen = sizeof(control.space);
 	}
 	if (sendmsg(INIT_FD_CONTROL, &message, MSG_NOSIGNAL) < 0)
-		_exit(127);
+		_exit(INIT_EXIT_NEVER_RAN);
 }
 
 void wait_go(void)
@@ -60,7 +60,7 @@ void wait_go(void)
 		n = recv(INIT_FD_CONTROL, &report, sizeof(report), 0);
 	while (n < 0 && errno == EINTR);
 	if (n != sizeof(report) || report.message != INIT_GO)
-		_exit(127);
+		_exit(INIT_EXIT_NEVER_RAN);
 }
 
 const char *plan_text(const struct plan *plan, plan_string offset)
@@ -243,5 +243,5 @@ int main(void)
 		run_pid1(&h);
 		break;
 	}
-	return 127;
+	return INIT_EXIT_NEVER_RAN;
 }

@@ -39,6 +39,10 @@ enum init_stage {
 
 enum init_message { INIT_READY = 1, INIT_GO, INIT_FAILED };
 
+/* How the helper exits when it did not get to the program: a server that was killed between its
+ * commit and INIT_GO has no other way to learn that. */
+#define INIT_EXIT_NEVER_RAN 117
+
 /* What failed: STEP_x and how the server tells it; a path follows where there is one. */
 #define INIT_STEPS(X)                                                                              \
 	X(STEP_PLAN, "read the plan")                                                              \
