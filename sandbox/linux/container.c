@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include "recovery/exit_status.h"
 #include "sandbox/linux/init/protocol.h"
 #include "sandbox/linux/kind.h"
+#include "sandbox/linux/mounts.h"
 #include "sandbox/linux/ns.h"
 #include "sandbox/linux/overlay.h"
 #include "sandbox/linux/spec_copy.h"
@@ -25,10 +28,12 @@
 /* What a helper without a server may take to end. */
 #define HELPER_END_MS 5000
 
-struct user_job {
+/* What has to be looked up on disk before a container can be. */
+struct lookup_job {
 	struct job job;
 	struct linux_container *container;
 	struct user_ids user;
+	struct device_list devices;
 };
 
 static int64_t realtime_ns(void)
@@ -112,38 +117,60 @@ static int check_spec(const struct linux_sandbox *s, const struct container_spec
 	return 0;
 }
 
-static int run_user(struct job *job, struct error *err)
+static int run_lookup(struct job *job, struct error *err)
 {
-	struct user_job *j = container_of(job, struct user_job, job);
+	struct lookup_job *j = container_of(job, struct lookup_job, job);
+	const struct container_spec *spec = &j->container->spec;
 	cleanup_close int root = -1;
 
-	TRY(overlay_open_layers(&j->container->spec.layers, &root, err));
-	return user_lookup(root, &j->container->spec.user, &j->user, err);
+	TRY(overlay_open_layers(&spec->layers, &root, err));
+	TRY(user_lookup(root, &spec->user, &j->user, err));
+	return device_list_make(spec, spec->is_privileged, &j->devices, err);
 }
 
-static void free_user(struct job *job)
+static void free_lookup(struct job *job)
 {
-	struct user_job *j = container_of(job, struct user_job, job);
+	struct lookup_job *j = container_of(job, struct lookup_job, job);
 
 	user_ids_done(&j->user);
+	device_list_done(&j->devices);
 	linux_container_unref(j->container);
 	free(j);
 }
 
-static int find_user(struct task *t, struct linux_container *c)
+static int look_up(struct task *t, struct linux_container *c, struct device_list *ret_devices)
 {
-	struct user_job *j = xnew(struct user_job);
+	struct lookup_job *j = xnew(struct lookup_job);
 	int r;
 
-	job_init(&j->job, run_user, free_user);
+	job_init(&j->job, run_lookup, free_lookup);
 	j->container = linux_container_ref(c);
 	r = offload(t, NULL, &j->job);
 	if (r == 0) {
 		c->user = j->user;
 		j->user = (struct user_ids){0};
+		*ret_devices = j->devices;
+		j->devices = (struct device_list){0};
 	}
 	job_unref(&j->job);
 	return r;
+}
+
+/* The nodes in /dev are all that it may open, whatever nodes it makes or is given by a volume. */
+static int restrict_devices(struct task *t, const struct linux_container *c,
+			    const struct device_list *list)
+{
+	struct cgroup_device *devices =
+		arena_new_array(t->arena, struct cgroup_device, list->count);
+
+	for (size_t i = 0; i < list->count; i++)
+		devices[i] = (struct cgroup_device){
+			.type = S_ISBLK(list->items[i].mode) ? 'b' : 'c',
+			.major = (int)major(list->items[i].number),
+			.minor = (int)minor(list->items[i].number),
+			.access = list->items[i].access,
+		};
+	return cgroup_restrict_devices(t, kind.cgroups, c->cgroup, devices, list->count);
 }
 
 int linux_container_need_filter(struct task *t, struct linux_container *c)
@@ -156,9 +183,12 @@ int linux_container_need_filter(struct task *t, struct linux_container *c)
 
 static int prepare(struct task *t, struct linux_container *c)
 {
-	TRY(find_user(t, c));
+	struct device_list devices CLEANUP(device_list_done) = {0};
+
+	TRY(look_up(t, c, &devices));
 	TRY(linux_container_need_filter(t, c));
-	return cgroup_create(t, kind.cgroups, c->cgroup, &c->spec.resources);
+	TRY(cgroup_create(t, kind.cgroups, c->cgroup, &c->spec.resources));
+	return c->spec.is_privileged ? 0 : restrict_devices(t, c, &devices);
 }
 
 int linux_container_create(struct task *t, void *sandbox, const struct container_spec *spec,

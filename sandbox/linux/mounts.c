@@ -205,7 +205,7 @@ static bool has_device(const struct device_list *list, const char *path)
 }
 
 static void add_device(struct device_list *list, const char *path, const char *host_path,
-		       const struct stat *st)
+		       const struct stat *st, const char *access)
 {
 	if (has_device(list, path))
 		return;
@@ -217,6 +217,7 @@ static void add_device(struct device_list *list, const char *path, const char *h
 		.uid = st->st_uid,
 		.gid = st->st_gid,
 		.number = st->st_rdev,
+		.access = access,
 	};
 }
 
@@ -233,8 +234,8 @@ static bool is_own(const char *path)
 }
 
 /* All nodes beneath host; entries that vanish meanwhile are left out. */
-static int add_tree(struct device_list *list, const char *path, const char *host, int depth,
-		    struct error *err)
+static int add_tree(struct device_list *list, const char *path, const char *host,
+		    const char *access, int depth, struct error *err)
 {
 	cleanup_closedir DIR *dir = opendir(host);
 	struct dirent *e;
@@ -254,9 +255,9 @@ static int add_tree(struct device_list *list, const char *path, const char *host
 			return error_set(err, ERR_EXHAUSTED, "devices beneath %s: more than %d",
 					 host, DEVICES_MAX);
 		if (S_ISDIR(st.st_mode))
-			TRY(add_tree(list, inner, inner_host, depth + 1, err));
+			TRY(add_tree(list, inner, inner_host, access, depth + 1, err));
 		else if (is_node(&st))
-			add_device(list, inner, inner_host, &st);
+			add_device(list, inner, inner_host, &st, access);
 	}
 	return 0;
 }
@@ -264,8 +265,13 @@ static int add_tree(struct device_list *list, const char *path, const char *host
 static int add_asked(struct device_list *list, const struct device_spec *d, struct error *err)
 {
 	const char *path = d->path && *d->path ? d->path : d->host_path;
+	const char *access = d->permissions && *d->permissions ? d->permissions : "rwm";
 	struct stat st;
 
+	if (strspn(access, "rwm") != strlen(access))
+		return error_set(err, ERR_INVALID,
+				 "device %s: permissions \"%.16s\" are not out of rwm",
+				 d->host_path ?: "(none)", access);
 	if (!d->host_path || d->host_path[0] != '/' || path[0] != '/')
 		return error_set(err, ERR_INVALID, "device %s: its paths must be absolute",
 				 d->host_path ?: "(none)");
@@ -274,10 +280,10 @@ static int add_asked(struct device_list *list, const struct device_spec *d, stru
 		return error_set(err, ERR_INVALID, "device %s: %s", d->host_path,
 				 strerrordesc_np(errno));
 	if (S_ISDIR(st.st_mode))
-		return add_tree(list, path, d->host_path, 0, err);
+		return add_tree(list, path, d->host_path, access, 0, err);
 	if (!is_node(&st))
 		return error_set(err, ERR_INVALID, "device %s: it is no device", d->host_path);
-	add_device(list, path, d->host_path, &st);
+	add_device(list, path, d->host_path, &st, access);
 	return 0;
 }
 
@@ -296,12 +302,12 @@ int device_list_make(const struct container_spec *spec, bool with_host, struct d
 		struct stat st = {.st_mode = S_IFCHR | 0666,
 				  .st_rdev = makedev(standard[i].major, standard[i].minor)};
 
-		add_device(&list, standard[i].path, standard[i].path, &st);
+		add_device(&list, standard[i].path, standard[i].path, &st, "rwm");
 	}
 	for (size_t i = 0; i < spec->device_count && r == 0; i++)
 		r = add_asked(&list, &spec->devices[i], err);
 	if (r == 0 && with_host)
-		r = add_tree(&list, "/dev", "/dev", 0, err);
+		r = add_tree(&list, "/dev", "/dev", "rwm", 0, err);
 	if (r < 0)
 		device_list_done(&list);
 	else

@@ -35,6 +35,7 @@ struct device {
 	uid_t uid;
 	gid_t gid;
 	dev_t number;
+	const char *access; /* out of "rwm"; the spec's */
 };
 
 struct device_list {

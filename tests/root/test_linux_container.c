@@ -605,6 +605,28 @@ static void device_is_given(void **state)
 }
 
 /* The default capabilities have CAP_MKNOD, which must not open the node's disks. */
+static void device_permissions_hold(void **state)
+{
+	struct linux_pod p;
+	struct device_spec d = {"/dev/loop-control", "/dev/given", "r"};
+
+	pod_init(&p, "(exec 3</dev/given) && echo read; "
+		     "(exec 3>/dev/given) || echo refused");
+	p.container.devices = &d;
+	p.container.device_count = 1;
+	assert_int_equal(pod_run(&p), 0);
+	assert_line(p.output.data, "read");
+	assert_line(p.output.data, "refused");
+	pod_done(&p);
+
+	d.permissions = "rx";
+	pod_init(&p, "true");
+	p.container.devices = &d;
+	p.container.device_count = 1;
+	assert_int_equal(pod_run(&p), -ERR_INVALID);
+	pod_done(&p);
+}
+
 static void made_device_nodes_do_not_work(void **state)
 {
 	cleanup_free char *volume = in_dir("nodes");
@@ -861,6 +883,7 @@ int main(void)
 		cmocka_unit_test(limits_are_set_and_clamped),
 		cmocka_unit_test(privileged_sees_the_node),
 		cmocka_unit_test(device_is_given),
+		cmocka_unit_test(device_permissions_hold),
 		cmocka_unit_test(made_device_nodes_do_not_work),
 		cmocka_unit_test(image_mount_shows_layers),
 		cmocka_unit_test(background_process_ends_with_the_container),
