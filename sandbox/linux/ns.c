@@ -37,19 +37,24 @@
 #define SHM_DEFAULT (64ull * 1024 * 1024)
 #define LOOPBACK_INDEX 1
 
-/* It shares our memory, so it ends with the thread that made it even when that one is killed. */
+struct holder {
+	char *stack;
+	pid_t pid, parent;
+};
+
+/* It shares our memory and descriptors, and so the lock of the root directory: it ends with the
+ * thread that made it even when that one is killed, also before it could say so. */
 static int holder_main(void *arg)
 {
+	const struct holder *h = arg;
+
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (getppid() != h->parent)
+		return 1;
 	for (;;)
 		syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
 	return 0;
 }
-
-struct holder {
-	char *stack;
-	pid_t pid;
-};
 
 static int holder_start(struct holder *h, int flags, struct error *err)
 {
@@ -57,8 +62,9 @@ static int holder_start(struct holder *h, int flags, struct error *err)
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 	if (h->stack == MAP_FAILED)
 		return error_errno(err, errno, "stack to make namespaces");
+	h->parent = getpid();
 	h->pid = clone(holder_main, h->stack + HOLDER_STACK,
-		       CLONE_VM | CLONE_FILES | SIGCHLD | flags, NULL);
+		       CLONE_VM | CLONE_FILES | SIGCHLD | flags, h);
 	if (h->pid < 0) {
 		error_errno(err, errno, "make namespaces");
 		munmap(h->stack, HOLDER_STACK);
