@@ -44,7 +44,7 @@ func TestManyPods(t *testing.T) {
 		}
 		for role, n := range s.descriptors(t) {
 			if gained := n - descriptors[role]; gained > 3**scale {
-				t.Errorf("the %s has %d more descriptors for %d containers", role, gained, *scale)
+				t.Errorf("the %s has %d more descriptors for %d containers: %v", role, gained, *scale, s.Descriptors())
 			}
 		}
 		if size := pipeSize(t); size != 65536 {
