@@ -46,14 +46,11 @@ type usage struct {
 	mounts               int
 }
 
-// keeper is the parent of the server if it is the same program.
+// keeper is the parent of the server if it was started as one; 0 without.
 func (s *server) keeper() int {
 	parent := parentOf(s.pid)
-	mine, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.pid))
-	if err != nil {
-		return 0
-	}
-	if other, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", parent)); err == nil && other == mine {
+	command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", parent))
+	if bytes.Contains(command, []byte("crispd\x00")) && bytes.Contains(command, []byte("\x00--keep\x00")) {
 		return parent
 	}
 	return 0

@@ -24,7 +24,7 @@ func (s *server) quantiles() map[string]quant {
 		slices.Sort(samples)
 		n := len(samples)
 		at := func(i int) float64 { return float64(samples[i]) / float64(time.Millisecond) }
-		all[name] = quant{P50: at(n / 2), P99: at(min(n-1, n*99/100)), Max: at(n - 1), N: n}
+		all[name] = quant{P50: at(n / 2), P99: at((n*99+99)/100 - 1), Max: at(n - 1), N: n}
 	}
 	return all
 }
