@@ -162,15 +162,17 @@ static int restrict_devices(struct task *t, const struct linux_container *c,
 {
 	struct cgroup_device *devices =
 		arena_new_array(t->arena, struct cgroup_device, list->count);
+	size_t count = 0;
 
-	for (size_t i = 0; i < list->count; i++)
-		devices[i] = (struct cgroup_device){
+	/* the standard ones are implied, and without others the program is a ready-made one */
+	for (size_t i = DEVICES_STANDARD; i < list->count; i++)
+		devices[count++] = (struct cgroup_device){
 			.type = S_ISBLK(list->items[i].mode) ? 'b' : 'c',
 			.major = (int)major(list->items[i].number),
 			.minor = (int)minor(list->items[i].number),
 			.access = list->items[i].access,
 		};
-	return cgroup_restrict_devices(t, kind.cgroups, c->cgroup, devices, list->count);
+	return cgroup_restrict_devices(t, kind.cgroups, c->cgroup, devices, count);
 }
 
 int linux_container_need_filter(struct task *t, struct linux_container *c)

@@ -293,8 +293,9 @@ int device_list_make(const struct container_spec *spec, bool with_host, struct d
 	static const struct {
 		const char *path;
 		unsigned major, minor;
-	} standard[] = {{"/dev/null", 1, 3},   {"/dev/zero", 1, 5},    {"/dev/full", 1, 7},
-			{"/dev/random", 1, 8}, {"/dev/urandom", 1, 9}, {"/dev/tty", 5, 0}};
+	} standard[DEVICES_STANDARD] = {{"/dev/null", 1, 3},	{"/dev/zero", 1, 5},
+					{"/dev/full", 1, 7},	{"/dev/random", 1, 8},
+					{"/dev/urandom", 1, 9}, {"/dev/tty", 5, 0}};
 	struct device_list list = {0};
 	int r = 0;
 

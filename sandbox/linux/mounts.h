@@ -43,7 +43,10 @@ struct device_list {
 	size_t count;
 };
 
-/* The six that every container has, those asked for (a directory: all nodes beneath it), and for
+/* How many of a list are the ones that every container has; they come first. */
+#define DEVICES_STANDARD 6
+
+/* Those that every container has, those asked for (a directory: all nodes beneath it), and for
  * with_host all of the host's /dev. */
 int device_list_make(const struct container_spec *spec, bool with_host, struct device_list *ret,
 		     struct error *err);
