@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Births. Peculiar: both children share our memory until the grandchild executes (CLONE_VM,
- * CLONE_VFORK: the thread stands still), so they use only system calls and stacks of the thread;
- * the middle child also shares the thread's descriptor table, which is how the pidfd arrives in it.
+ * Births. Peculiar: the child shares our memory until it executes (CLONE_VM, CLONE_VFORK: the
+ * thread stands still), so it uses only system calls and a stack of the thread. Only a process of
+ * its own can join a user namespace, so there a middle child does, and bears the process as ours
+ * (CLONE_PARENT).
  */
 #include "sandbox/linux/spawner.h"
 
@@ -32,10 +33,11 @@ extern const char init_program[], init_program_end[];
 struct spawner {
 	struct worker *worker;
 	struct loop *loop;
-	char *stacks;	/* of the middle child and the grandchild, one behind the other */
+	char *stacks;	/* of the middle child and the process, one behind the other */
 	int process_fd; /* our own pidfd, to fetch descriptors of the other threads; in the thread
 			 */
 	int program_fd; /* the init helper; in the thread's table */
+	int pid_ns_fd;	/* the server's pid namespace; in the thread's table */
 };
 
 struct birth_job {
@@ -96,7 +98,7 @@ static long clone3_call(struct clone_args *args, int (*fn)(void *), void *arg)
 #endif
 }
 
-static int grandchild_main(void *arg)
+static int child_main(void *arg)
 {
 	static char *const argv[] = {(char *)"crisp-init", NULL}, *const envp[] = {NULL};
 	struct birth_job *j = arg;
@@ -132,7 +134,7 @@ static int middle_main(void *arg)
 		j->error = errno;
 		return 1;
 	}
-	j->pid = clone(grandchild_main, j->spawner->stacks + 2 * CHILD_STACK, flags, j);
+	j->pid = clone(child_main, j->spawner->stacks + 2 * CHILD_STACK, flags, j);
 	if (j->pid < 0) {
 		j->error = errno;
 		j->pid = 0;
@@ -177,11 +179,12 @@ static int fetch_fds(struct birth_job *j)
 	return 0;
 }
 
-static int clone_middle(struct birth_job *j)
+/* clone3 of fn with args' flags, in the cgroup of the birth. The child's pid, or -1 with errno. */
+static pid_t clone_in_cgroup(struct birth_job *j, uint64_t flags, int (*fn)(void *))
 {
 	cleanup_close int cgroup = -1;
 	struct clone_args args = {
-		.flags = CLONE_VM | CLONE_VFORK | CLONE_FILES,
+		.flags = CLONE_VM | CLONE_VFORK | flags,
 		.exit_signal = SIGCHLD,
 		.stack = (uintptr_t)j->spawner->stacks,
 		.stack_size = CHILD_STACK,
@@ -189,19 +192,48 @@ static int clone_middle(struct birth_job *j)
 	long pid;
 
 	if (j->birth.clone_fd >= 0) {
-		cgroup = fetch_fd(j->spawner, j->birth.clone_fd, 3);
+		cgroup = fetch_fd(j->spawner, j->birth.clone_fd, (int)j->birth.plan.fd_count);
 		if (cgroup < 0)
 			return -1;
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)cgroup;
 	}
-	pid = clone3_call(&args, middle_main, j);
-	if (pid < 0) {
+	pid = clone3_call(&args, fn, j);
+	if (pid < 0)
 		errno = (int)-pid;
+	return pid < 0 ? -1 : (pid_t)pid;
+}
+
+static int bear_by_middle(struct birth_job *j)
+{
+	pid_t pid = clone_in_cgroup(j, CLONE_FILES, middle_main);
+
+	if (pid < 0)
 		return -1;
-	}
-	while (waitpid((pid_t)pid, NULL, 0) < 0 && errno == EINTR)
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
+	return 0;
+}
+
+/* Children of this thread are born in the pid namespace that it names for them; its own stays. */
+static int bear_directly(struct birth_job *j)
+{
+	pid_t pid;
+
+	if (j->pid_fd >= 0 && setns(j->pid_fd, CLONE_NEWPID) < 0)
+		return -1;
+	pid = clone_in_cgroup(j, j->birth.flags, child_main);
+	if (j->pid_fd >= 0) {
+		int saved = errno;
+
+		/* else the next container would be born in this one */
+		if (setns(j->spawner->pid_ns_fd, CLONE_NEWPID) < 0)
+			abort();
+		errno = saved;
+	}
+	if (pid < 0)
+		return -1;
+	j->pid = pid;
 	return 0;
 }
 
@@ -223,7 +255,7 @@ static int run_birth(struct job *job, struct error *err)
 
 	for (size_t i = 0; i < j->birth.plan.fd_count; i++)
 		j->fds[i] = -1;
-	if (fetch_fds(j) < 0 || clone_middle(j) < 0)
+	if (fetch_fds(j) < 0 || (j->user_fd >= 0 ? bear_by_middle(j) : bear_directly(j)) < 0)
 		error = errno;
 	else if (j->error)
 		error = j->error;
@@ -348,15 +380,16 @@ static int make_tiny_namespace(struct error *err)
  * thread itself needs. */
 static int make_own_table(struct spawner *s, struct error *err)
 {
-	int keep[] = {loop_remote_fd(s->loop), s->process_fd, s->program_fd};
+	int keep[] = {loop_remote_fd(s->loop), s->process_fd, s->program_fd, s->pid_ns_fd};
+	const int count = sizeof(keep) / sizeof(keep[0]);
 	unsigned from = 3;
 
 	if (unshare(CLONE_FILES) < 0)
 		return error_errno(err, errno, "make a descriptor table for the spawner");
-	for (int done = 0; done < 3; done++) {
+	for (int done = 0; done < count; done++) {
 		int least = -1;
 
-		for (int i = 0; i < 3; i++)
+		for (int i = 0; i < count; i++)
 			if (keep[i] >= (int)from && (least < 0 || keep[i] < least))
 				least = keep[i];
 		if (least > (int)from)
@@ -374,6 +407,9 @@ static int set_up(void *arg, struct error *err)
 	s->process_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	if (s->process_fd < 0)
 		return error_errno(err, errno, "pidfd of the server");
+	s->pid_ns_fd = open("/proc/thread-self/ns/pid", O_RDONLY | O_CLOEXEC);
+	if (s->pid_ns_fd < 0)
+		return error_errno(err, errno, "pid namespace of the server");
 	TRY(make_own_table(s, err));
 	return make_tiny_namespace(err);
 }
@@ -393,10 +429,11 @@ struct spawner *spawner_new(struct loop *l, struct error *err)
 	}
 	if (embed_memfd("crisp-init", init_program, init_program_end, &program, err) == 0) {
 		s->program_fd = program;
-		s->process_fd = -1;
+		s->process_fd = s->pid_ns_fd = -1;
 		s->worker = worker_new("spawner", set_up, s, err);
-		/* it was opened before the thread had a table of its own */
+		/* they were opened before the thread had a table of its own */
 		close_fd(s->process_fd);
+		close_fd(s->pid_ns_fd);
 	}
 	if (!s->worker) {
 		munmap(s->stacks, 2 * CHILD_STACK);
