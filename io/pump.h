@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop's half of container_io.h, for io/container_io.c alone: what moves bytes and commits
+ * positions in callbacks. Nothing here suspends.
+ */
+#pragma once
+
+#include "io/container_io.h"
+#include "io/spool.h"
+#include "io/task.h"
+
+#define PUMP_SECOND 1000000000ull
+/* What one callback takes of a stream. */
+#define PUMP_TURN (256u * 1024)
+/* How long the end of a container waits for a log or spool that fails. */
+#define PUMP_LAST_CHANCE PUMP_SECOND
+
+struct stream {
+	struct container_io *io;
+	int index;
+	int fd;	     /* the FIFO or the terminal's master, -1 for none */
+	int pipe_fd; /* between a terminal and its spool, else -1 */
+	struct loop_watch *watch;
+	bool is_watching, has_hung_up;
+	struct spool spool;
+	uint64_t logged;     /* the stream's bytes that need nothing more from us */
+	uint64_t scanned;    /* when this is the spool's end, only a line's beginning is left */
+	uint64_t unreported; /* bytes dropped since the last marker */
+	bool partial;	     /* the last record had tag P */
+};
+
+struct container_io {
+	struct loop *loop;
+	char *id, *dir, *log_path;
+	void (*commit)(void *data, const struct io_position *pos,
+		       void (*done)(void *done_data, int result), void *done_data);
+	void *commit_data;
+	uint64_t spool_limit;
+	struct stream stream[2];
+	struct list open_node; /* in `opened` while any of the files is open */
+
+	int log_fd;
+	uint64_t log_inode, log_offset;
+	bool is_log_failing; /* no attempt before the retry timer */
+	bool is_log_torn;    /* bytes behind log_offset have to be cut first */
+	bool is_spool_failing;
+	uint64_t retry_delay; /* 0 while everything works */
+	struct loop_timer retry_timer;
+
+	struct io_position committed, in_flight;
+	uint64_t commits_issued, commits_done, commit_failures, fence;
+	bool is_committing, is_commit_wanted, is_freed;
+	uint64_t commit_delay; /* 0 unless the last one failed */
+	struct loop_timer commit_timer;
+
+	struct loop_work more;
+	struct task_mutex mutex;  /* drain and reopen, one at a time */
+	struct task_cond changed; /* a commit, a retry, the end of a partial line */
+	bool is_reopening;	  /* no line is begun, those that are half written go on */
+	struct loop_timer reopen_timer;
+	bool is_draining, is_ending;
+	uint64_t give_up_at; /* with a failing log, while draining */
+	struct container_io_stats stats;
+};
+
+/* Copies the spec and takes its descriptors; nothing moves yet. */
+struct container_io *pump_new(struct loop *l, const struct container_io_spec *spec);
+/* Once positions and files are known: watches the pipes, and goes on with what the spools hold. */
+void pump_begin(struct container_io *io);
+/* Closes everything; the memory goes with the commit that is under way. */
+void pump_free(struct container_io *io);
+
+/* Spools and log are opened on demand. touch: they were used just now, or opened; others may be
+ * closed for it. */
+void pump_touch_files(struct container_io *io);
+void pump_close_files(struct container_io *io);
+
+/* Commits the present position, after the one that is under way. */
+void pump_commit_now(struct container_io *io);
+/* No record is written before the present position is durable. */
+void pump_raise_fence(struct container_io *io);
+bool pump_is_committed(const struct container_io *io);
+/* The log is another file, of which the committed position does not know. */
+void pump_adopt_log(struct container_io *io, uint64_t inode, uint64_t size);
+
+/* At most max bytes from the pipe: how many, 0 at a hang-up, -EAGAIN when there is nothing or no
+ * room for it; trouble is dealt with (is_spool_failing). */
+ssize_t pump_take(struct stream *s, size_t max);
+/* A turn of formatting both streams, and what follows from it. */
+void pump_flush(struct container_io *io);
+bool pump_may_write(const struct container_io *io);
+/* The spool holds as much as it may. */
+bool pump_is_full(const struct stream *s);
+/* Something of the stream is not in the log yet. */
+bool pump_has_pending(const struct stream *s);
+/* Gives up the oldest count bytes that are not in the log. */
+void pump_drop(struct stream *s, uint64_t count);
