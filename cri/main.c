@@ -10,8 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "cri/config.h"
@@ -41,13 +44,31 @@ static int make_dir(const char *parent, const char *name, int *ret_fd, struct er
 	return 0;
 }
 
+/* Pipes, spools and the pods' small files come and go with every container, so they are in memory
+ * also where the state directory is not. */
+static int make_run_dir(struct node *n, struct error *err)
+{
+	struct statfs fs;
+
+	n->run_dir = xasprintf("%s/run", n->state_dir);
+	TRY(fs_make_dirs(n->run_dir, 0711, err));
+	if (statfs(n->run_dir, &fs) < 0)
+		return error_errno(err, errno, "statfs %s", n->run_dir);
+	if (fs.f_type == TMPFS_MAGIC)
+		return 0;
+	if (mount("crisp", n->run_dir, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0711") < 0)
+		log_warning("%s stays on disk, since no tmpfs can be mounted there: %s", n->run_dir,
+			    strerrordesc_np(errno));
+	return 0;
+}
+
 static int make_dirs(struct node *n, struct error *err)
 {
 	TRY(fs_make_dirs(n->root_dir, 0711, err));
-	TRY(fs_make_dirs(n->state_dir, 0711, err));
+	TRY(make_run_dir(n, err));
 	TRY(make_dir(n->root_dir, "containers", &n->roots_fd, err));
-	TRY(make_dir(n->state_dir, "containers", &n->states_fd, err));
-	return make_dir(n->state_dir, "sandboxes", &n->sandboxes_fd, err);
+	TRY(make_dir(n->run_dir, "containers", &n->states_fd, err));
+	return make_dir(n->run_dir, "sandboxes", &n->sandboxes_fd, err);
 }
 
 static int open_node(struct node *n, const struct config *config, struct error *err)
@@ -102,12 +123,17 @@ static void on_stop(void *data)
 }
 
 /* An unused node leaves no mounts behind; a used one keeps its pins for the next start. */
-static void give_up_pins(struct node *n)
+static void give_up_mounts(struct node *n)
 {
 	struct error err = {0};
 
-	if (!n->sandboxes.count && pins_destroy(n->pins, &err) < 0)
+	if (n->sandboxes.count)
+		return;
+	if (pins_destroy(n->pins, &err) < 0)
 		log_debug("pins stay: %s", err.text);
+	close_fd(n->states_fd);
+	close_fd(n->sandboxes_fd);
+	umount2(n->run_dir, UMOUNT_NOFOLLOW); /* not ours where STATE is in memory anyway */
 }
 
 /* Containers get their own limits; ours is as high as it may be. */
@@ -139,7 +165,7 @@ static int run(const struct config *config, struct error *err)
 	loop_on_signal(n.loop, SIGINT, on_stop, &n);
 	TRY(open_node(&n, config, err));
 	TRY(serve(&n, config, err));
-	give_up_pins(&n);
+	give_up_mounts(&n);
 	/* threads and tasks end with the process, wherever they are */
 	_exit(0);
 }

@@ -56,7 +56,7 @@ struct sandbox {
 	struct buf config_bytes;
 	void *config; /* the front end's view of the bytes */
 	void *handle; /* the kind's; NULL before create and after a failed recovery */
-	char *dir;    /* STATE/sandboxes/<id> */
+	char *dir;    /* STATE/run/sandboxes/<id> */
 	int64_t created_at;
 	struct task_mutex queue;
 	struct task_event settled; /* recovery has looked at it */
@@ -77,7 +77,7 @@ struct container {
 	void *handle;
 	struct container_io *io; /* NULL when nothing is to be logged (any more) */
 	int stdin_fd;		 /* our end of its stdin, −1 */
-	char *state_dir;	 /* STATE/containers/<id>: FIFOs and spools */
+	char *state_dir;	 /* STATE/run/containers/<id>: FIFOs and spools */
 	char *root_dir;		 /* ROOT/containers/<id>: the overlay's upper and work */
 	char *log_path;		 /* absolute; NULL: output is dropped */
 	char *image_id, *image_ref;
@@ -122,7 +122,9 @@ struct node {
 	struct fdstore *fdstore;
 	struct sandboxer_env env;
 	char *root_dir, *state_dir; /* absolute */
-	/* ROOT/containers, STATE/containers, STATE/sandboxes: a directory for each object, by id */
+	char *run_dir;		    /* STATE/run, in memory: what comes and goes with each object */
+	/* ROOT/containers, STATE/run/containers, STATE/run/sandboxes: a directory for each object
+	 */
 	int roots_fd, states_fd, sandboxes_fd;
 	size_t pipe_size; /* of a container's stdout and stderr, bytes */
 	struct map sandboxes, containers;

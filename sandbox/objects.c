@@ -46,7 +46,7 @@ struct sandbox *sandbox_new(struct node *n, const char *id)
 		memcpy(sb->id, id, ID_SIZE - 1);
 	else
 		make_id(sb->id);
-	sb->dir = xasprintf("%s/sandboxes/%s", n->state_dir, sb->id);
+	sb->dir = xasprintf("%s/sandboxes/%s", n->run_dir, sb->id);
 	sb->created_at = realtime_ns();
 	task_mutex_init(&sb->queue);
 	task_event_init(&sb->settled);
@@ -87,7 +87,7 @@ struct container *container_new(struct node *n, struct sandbox *sb, const char *
 		memcpy(c->id, id, ID_SIZE - 1);
 	else
 		make_id(c->id);
-	c->state_dir = xasprintf("%s/containers/%s", n->state_dir, c->id);
+	c->state_dir = xasprintf("%s/containers/%s", n->run_dir, c->id);
 	c->root_dir = xasprintf("%s/containers/%s", n->root_dir, c->id);
 	c->stdin_fd = -1;
 	c->created_at = realtime_ns();
