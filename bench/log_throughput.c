@@ -112,7 +112,6 @@ static int measure(struct task *t, struct bench *b)
 	int status;
 	pid_t pid;
 
-	TRY(fifo_create(t, &fifo));
 	TRY(fifo_open(t, &fifo, &ends));
 	spec.out_fd = ends.server[1];
 	TRY(container_io_start(t, &spec, &io));

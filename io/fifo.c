@@ -65,10 +65,8 @@ static bool is_wanted(const struct fifo_spec *s, int which)
 	return s->has[which] && (!s->is_tty || which == FIFO_STDOUT);
 }
 
-static int create_run(struct job *job, struct error *err)
+static int create_all(struct fifo_job *j, struct error *err)
 {
-	struct fifo_job *j = (struct fifo_job *)job;
-
 	for (int i = 0; i < 3; i++)
 		if (is_wanted(&j->spec, i))
 			TRY(create_one(&j->spec, names[i], err));
@@ -122,10 +120,14 @@ static int open_all(struct fifo_job *j, struct error *err)
 
 static int open_run(struct job *job, struct error *err)
 {
+	struct fifo_job *j = (struct fifo_job *)job;
 	uid_t real = getuid();
-	bool is_ours = geteuid() == 0 && syscall(SYS_setresuid, FIFO_REAL_UID, -1, -1) == 0;
-	int r = open_all((struct fifo_job *)job, err);
+	bool is_ours;
+	int r;
 
+	TRY(create_all(j, err));
+	is_ours = geteuid() == 0 && syscall(SYS_setresuid, FIFO_REAL_UID, -1, -1) == 0;
+	r = open_all(j, err);
 	/* a thread of the pool that kept the uid would charge it with other people's pipes */
 	if (is_ours && syscall(SYS_setresuid, real, -1, -1) < 0)
 		abort();
@@ -141,36 +143,17 @@ static void fifo_job_free(struct job *job)
 	free(j);
 }
 
-static struct fifo_job *fifo_job_new(const struct fifo_spec *spec,
-				     int (*run)(struct job *job, struct error *err))
+int fifo_open(struct task *t, const struct fifo_spec *spec, struct fifo_ends *ret)
 {
 	struct fifo_job *j = xnew(struct fifo_job);
+	int r;
 
-	job_init(&j->job, run, fifo_job_free);
+	job_init(&j->job, open_run, fifo_job_free);
 	j->spec = *spec;
 	j->spec.dir = fcntl(spec->dir, F_DUPFD_CLOEXEC, 0);
 	j->ends = fifo_ends_none();
-	return j;
-}
-
-int fifo_create(struct task *t, const struct fifo_spec *spec)
-{
-	struct fifo_job *j = fifo_job_new(spec, create_run);
-	int r = j->spec.dir < 0
-			? error_errno(&t->err, errno, "hold the container's state directory")
-			: offload(t, NULL, &j->job);
-
-	job_unref(&j->job);
-	return r;
-}
-
-int fifo_open(struct task *t, const struct fifo_spec *spec, struct fifo_ends *ret)
-{
-	struct fifo_job *j = fifo_job_new(spec, open_run);
-	int r = j->spec.dir < 0
-			? error_errno(&t->err, errno, "hold the container's state directory")
-			: offload(t, NULL, &j->job);
-
+	r = j->spec.dir < 0 ? error_errno(&t->err, errno, "hold the container's state directory")
+			    : offload(t, NULL, &j->job);
 	if (r == 0) {
 		*ret = j->ends;
 		j->ends = fifo_ends_none();

@@ -55,12 +55,11 @@ static inline struct fifo_ends fifo_ends_none(void)
 	return (struct fifo_ends){.container = {-1, -1, -1}, .server = {-1, -1, -1}};
 }
 
-/* Makes them; one that exists is kept when it is a FIFO, and gets mode and owner again. */
-int fifo_create(struct task *t, const struct fifo_spec *spec);
 /*
- * Opens all ends: the container's first, then ours, and sizes the pipes. A size that the kernel
- * refuses is no error: the pipe is then as large as it may be. Keep the container's ends open until
- * the container is born, or the server's would see a hang-up.
+ * Makes the FIFOs (one that exists is kept, and gets mode and owner again), then opens all ends:
+ * the container's first, then ours, and sizes the pipes. A size that the kernel refuses is no
+ * error: the pipe is then as large as it may be. Keep the container's ends open until the container
+ * is born, or the server's would see a hang-up.
  */
 int fifo_open(struct task *t, const struct fifo_spec *spec, struct fifo_ends *ret);
 void fifo_ends_close(struct fifo_ends *ends);

@@ -168,10 +168,20 @@ static void submit(struct loop *l, struct queue *q, struct job *job)
 	pthread_mutex_unlock(&q->lock);
 }
 
+void offload_start(struct task *t, struct worker *worker, struct job *job)
+{
+	submit(t->loop, worker ? &worker->queue : &pool, job);
+}
+
 int offload(struct task *t, struct worker *worker, struct job *job)
 {
 	TRY(task_check(t));
-	submit(t->loop, worker ? &worker->queue : &pool, job);
+	offload_start(t, worker, job);
+	return offload_wait(t, job);
+}
+
+int offload_wait(struct task *t, struct job *job)
+{
 	TRY(task_event_wait(t, &job->done));
 	if (job->result < 0)
 		error_copy(&t->err, &job->err);

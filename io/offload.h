@@ -43,6 +43,10 @@ void job_unref(struct job *job);
 
 /* Runs the job on worker, or on the shared pool for NULL, and waits for it. */
 int offload(struct task *t, struct worker *worker, struct job *job);
+/* The same in two steps, so that the caller can do something else meanwhile. What the job does to
+ * the world is known only after a wait that was successful or gave the job's own error. */
+void offload_start(struct task *t, struct worker *worker, struct job *job);
+int offload_wait(struct task *t, struct job *job);
 /* Hands the job over without waiting; drops the caller's reference. Loop thread only. */
 void offload_detached(struct loop *l, struct worker *worker, struct job *job);
 

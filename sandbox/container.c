@@ -73,10 +73,9 @@ static void dirs_free(struct job *job)
 	free(j);
 }
 
-static int make_dirs(struct task *t, const struct container *c)
+static struct dirs_job *start_dirs(struct task *t, const struct container *c)
 {
 	struct dirs_job *j = xnew(struct dirs_job);
-	int r;
 
 	job_init(&j->job, dirs_run, dirs_free);
 	j->root_dir = xstrdup(c->root_dir);
@@ -85,7 +84,18 @@ static int make_dirs(struct task *t, const struct container *c)
 	if (c->log_path)
 		j->log_dir = xasprintf("%.*s", (int)(strrchr(c->log_path, '/') - c->log_path),
 				       c->log_path);
-	r = offload(t, NULL, &j->job);
+	offload_start(t, NULL, &j->job);
+	return j;
+}
+
+/* A teardown must find what the job makes, so the wait does not end before it. */
+static int finish_dirs(struct task *t, struct dirs_job *j)
+{
+	int r;
+
+	task_shield(t, +1);
+	r = offload_wait(t, &j->job);
+	task_shield(t, -1);
 	job_unref(&j->job);
 	return r;
 }
@@ -94,10 +104,17 @@ static int prepare(struct task *t, struct container *c)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
 	struct container_spec spec = {0};
+	struct error cause;
+	struct dirs_job *dirs;
+	int r;
 
 	TRY(container_make_spec(arena, c, &spec, &t->err));
-	TRY(make_dirs(t, c));
-	TRY(c->sandbox->kind->container_create(t, c->sandbox->handle, &spec, &c->handle));
+	dirs = start_dirs(t, c);
+	r = c->sandbox->kind->container_create(t, c->sandbox->handle, &spec, &c->handle);
+	cause = t->err;
+	TRY(finish_dirs(t, dirs));
+	if (r < 0)
+		return error_copy(&t->err, &cause);
 	return container_set_state(t, c, CONTAINER_CREATED);
 }
 
@@ -215,8 +232,10 @@ int container_create(struct task *t, struct node *n, const struct container_requ
 /* The kind calls this when the process is born and pinned, but has not yet gone on. */
 static int commit_running(struct task *t, void *data)
 {
-	struct container *c = data;
+	struct pump_start *pump = data;
+	struct container *c = pump->container;
 
+	TRY(container_wait_pump(t, pump));
 	c->started_at = realtime_ns();
 	return container_set_state(t, c, CONTAINER_RUNNING);
 }
@@ -249,12 +268,20 @@ static int start_failed(struct task *t, struct container *c, int result)
 static int bring_up(struct task *t, struct container *c, struct fifo_ends *ends)
 {
 	struct container_stdio stdio;
-	int master = -1;
+	struct pump_start pump;
+	struct error cause;
+	int master = -1, r;
 
 	TRY(container_open_pipes(t, c, ends));
 	stdio = (struct container_stdio){ends->container[0], ends->container[1],
 					 ends->container[2]};
-	TRY(c->sandbox->kind->container_start(t, c->handle, &stdio, commit_running, c, &master));
+	/* the log is opened while the process is born; it goes on only with both */
+	container_start_pump(&pump, c, ends);
+	r = c->sandbox->kind->container_start(t, c->handle, &stdio, commit_running, &pump, &master);
+	cause = t->err;
+	(void)container_wait_pump(t, &pump);
+	if (r < 0)
+		return error_copy(&t->err, &cause);
 	container_write_later(c);
 	if (master >= 0 && container_open_terminal(t, c, ends, master) < 0)
 		log_warning("container %s: its terminal is not logged: %s", c->id, t->err.text);

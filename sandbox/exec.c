@@ -7,10 +7,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "io/base/alloc.h"
 #include "io/base/log.h"
 #include "io/capture.h"
 #include "io/fs.h"
@@ -29,6 +30,9 @@ struct exec {
 	char id[FS_RANDOM_NAME];
 	struct exec_process process;
 	int64_t intent; /* 0: not begun */
+	struct task_event intent_done;
+	int intent_result;
+	struct error intent_err;
 };
 
 #define INTENT_KIND "exec"
@@ -50,6 +54,34 @@ static int open_pipes(struct task *t, struct container_stdio *stdio, struct capt
 	return 0;
 }
 
+static void on_intent(void *data, int result, const struct error *err)
+{
+	struct exec *e = data;
+
+	e->intent_result = result;
+	if (err)
+		e->intent_err = *err;
+	task_event_set(&e->intent_done);
+}
+
+/* The commit goes on while the kind prepares. */
+static void begin_intent(struct node *n, struct exec *e)
+{
+	struct store_batch batch = {0};
+
+	e->intent = batch_intent_begin(&batch, n->store, INTENT_KIND, e->container->id, e->id,
+				       sizeof(e->id));
+	store_commit_later(n->store, &batch, on_intent, e);
+}
+
+static int wait_intent(struct task *t, void *data)
+{
+	struct exec *e = data;
+
+	TRY(task_event_wait(t, &e->intent_done));
+	return e->intent_result < 0 ? error_copy(&t->err, &e->intent_err) : 0;
+}
+
 static int start(struct task *t, struct node *n, const char *container_id,
 		 const struct string_list *argv, const struct container_stdio *stdio,
 		 struct exec *ret)
@@ -62,9 +94,9 @@ static int start(struct task *t, struct node *n, const char *container_id,
 		return error_set(&t->err, ERR_PRECONDITION, "container %s is not running", c->id);
 	TRY(container_check_handle(c, &t->err));
 	ret->container = container_ref(c);
-	TRY(store_intent_begin(t, n->store, INTENT_KIND, c->id, ret->id, sizeof(ret->id),
-			       &ret->intent));
-	return c->sandbox->kind->container_exec(t, c->handle, &spec, stdio, &ret->process);
+	begin_intent(n, ret);
+	return c->sandbox->kind->container_exec(t, c->handle, &spec, stdio, wait_intent, ret,
+						&ret->process);
 }
 
 /* Nobody waits for this: a restart before the commit finds nothing to end. */
@@ -141,13 +173,11 @@ static int run(struct task *t, struct exec *e, uint64_t timeout_ms, struct captu
 	int r = wait_end(t, e, timeout_ms, &exit);
 	struct error cause = t->err;
 
-	task_shield(t, +1);
-	if (r < 0)
+	if (r < 0) {
+		task_shield(t, +1);
 		kill_exec(t, e);
-	if (with_queue(t, e, e->container->sandbox->kind->container_exec_done) < 0)
-		log_warning("exec in container %s left something: %s", e->container->id,
-			    t->err.text);
-	task_shield(t, -1);
+		task_shield(t, -1);
+	}
 	if (r == -ERR_DEADLINE && timeout_ms)
 		return error_set(&t->err, ERR_DEADLINE,
 				 "exec in container %s: not done after %llu ms, so it was killed",
@@ -162,24 +192,47 @@ static int run(struct task *t, struct exec *e, uint64_t timeout_ms, struct captu
 	return 0;
 }
 
+/* What the caller need not wait for. */
+static void done_main(struct task *t, void *arg)
+{
+	struct exec *e = arg;
+
+	/* its callback has e */
+	if (e->intent && task_event_wait(t, &e->intent_done) < 0)
+		abort();
+	if (with_queue(t, e, e->container->sandbox->kind->container_exec_done) < 0)
+		log_warning("exec in container %s left something: %s", e->container->id,
+			    t->err.text);
+	end_intent(e->container->node, e);
+	container_unref(e->container);
+	free(e);
+}
+
 int container_exec_sync(struct task *t, struct node *n, const char *id,
 			const struct string_list *argv, uint64_t timeout_ms,
 			struct exec_result *ret)
 {
 	struct capture *capture CLEANUP(cleanup_capture_fn) = NULL;
-	struct exec e = {.process = {.pidfd = -1, .master = -1}};
+	struct exec *e = xnew(struct exec);
 	struct container_stdio stdio;
-	int r;
+	int r = open_pipes(t, &stdio, &capture);
 
-	TRY(open_pipes(t, &stdio, &capture));
-	fs_random_name(e.id);
-	r = start(t, n, id, argv, &stdio, &e);
+	if (r < 0) {
+		free(e);
+		return r;
+	}
+	e->process = (struct exec_process){.pidfd = -1, .master = -1};
+	task_event_init(&e->intent_done);
+	fs_random_name(e->id);
+	r = start(t, n, id, argv, &stdio, e);
 	close_fd(stdio.out);
 	close_fd(stdio.err);
 	if (r == 0)
-		r = run(t, &e, timeout_ms, capture, ret);
-	end_intent(n, &e);
-	close_fd(e.process.pidfd);
-	container_unref(e.container);
+		r = run(t, e, timeout_ms, capture, ret);
+	close_fd(e->process.pidfd);
+	if (e->container)
+		task_start(n->loop, "exec done", done_main, e);
+	else
+		free(e);
 	return r;
 }

@@ -44,14 +44,27 @@ int container_end(struct task *t, struct container *c, uint64_t grace_ms);
 /* Specs by the front end, in an arena of the caller's. */
 int container_make_spec(struct arena *arena, struct container *c, struct container_spec *ret,
 			struct error *err);
+/* A start of the pump that goes on beside its caller. */
+struct pump_start {
+	struct container *container;
+	int out_fd, err_fd;
+	struct task_event done;
+	int result;
+	struct error err;
+};
+
 /*
- * stdio.c: a container's pipes and the pump to its log. open_pipes makes both ends, gives ours to
- * the keeper and starts the pump; the caller closes what is left in ends once the container is
- * born. With a terminal the pump starts by open_terminal, which takes master. reopen_io does it for
- * one that was started in an earlier life. drain_io returns when all output is logged; drop_io ends
+ * stdio.c: a container's pipes and the pump to its log. open_pipes makes both ends and gives ours
+ * to the keeper; the caller closes what is left in ends once the container is born. start_pump
+ * takes our ends and goes on while the caller does something else; wait_pump (any number of times)
+ * tells how it went, and must have returned before p goes. With a terminal, whose pump is
+ * open_terminal's (it takes master), start_pump does nothing. reopen_io does all of it for one that
+ * was started in an earlier life. drain_io returns when all output is logged; drop_io ends
  * everything.
  */
 int container_open_pipes(struct task *t, struct container *c, struct fifo_ends *ends);
+void container_start_pump(struct pump_start *p, struct container *c, struct fifo_ends *ends);
+int container_wait_pump(struct task *t, struct pump_start *p);
 int container_open_terminal(struct task *t, struct container *c, struct fifo_ends *ends,
 			    int master);
 int container_reopen_io(struct task *t, struct container *c);

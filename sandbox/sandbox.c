@@ -13,7 +13,7 @@
 #include "io/offload.h"
 #include "store/sandboxes.h"
 
-/* Makes STATE/sandboxes/<id> and what the front end puts there, off the loop. */
+/* Makes STATE/run/sandboxes/<id> and what the front end puts there, off the loop. */
 struct files_job {
 	struct job job;
 	struct sandbox *sb;
@@ -33,17 +33,25 @@ static void files_free(struct job *job)
 	free(container_of(job, struct files_job, job));
 }
 
-static int make_files(struct task *t, struct sandbox *sb)
+/* Starts it; the sandbox must not go before finish_files. */
+static struct files_job *start_files(struct task *t, struct sandbox *sb)
 {
 	struct files_job *j = xnew(struct files_job);
-	int r;
 
 	job_init(&j->job, files_run, files_free);
 	j->sb = sb;
 	j->front = sb->node->front;
-	/* the job reads the sandbox, so the wait must not end before it */
+	offload_start(t, NULL, &j->job);
+	return j;
+}
+
+/* The job reads the sandbox, so the wait must not end before it. */
+static int finish_files(struct task *t, struct files_job *j)
+{
+	int r;
+
 	task_shield(t, +1);
-	r = offload(t, NULL, &j->job);
+	r = offload_wait(t, &j->job);
 	task_shield(t, -1);
 	job_unref(&j->job);
 	return r;
@@ -53,10 +61,17 @@ static int bring_up(struct task *t, struct sandbox *sb)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
 	struct sandbox_spec spec = {0};
+	struct error cause;
+	struct files_job *files;
+	int r;
 
 	TRY(sb->node->front->sandbox_spec(arena, sb, &spec, &t->err));
-	TRY(make_files(t, sb));
-	TRY(sb->kind->sandbox_create(t, &spec, &sb->handle));
+	files = start_files(t, sb);
+	r = sb->kind->sandbox_create(t, &spec, &sb->handle);
+	cause = t->err;
+	TRY(finish_files(t, files));
+	if (r < 0)
+		return error_copy(&t->err, &cause);
 	return sandbox_set_state(t, sb, SANDBOX_READY);
 }
 

@@ -123,8 +123,10 @@ struct sandboxer {
 	/* Waits for the end of the main process, then ends the rest of the container (its cgroup is
 	 * empty on return) and tells how it went. Callable any number of times. */
 	int (*container_wait)(struct task *t, void *container, struct container_exit *ret_exit);
+	/* commit(t, data), if there is one, succeeds before the process is born. */
 	int (*container_exec)(struct task *t, void *container, const struct exec_spec *spec,
 			      const struct container_stdio *stdio,
+			      int (*commit)(struct task *t, void *data), void *data,
 			      struct exec_process *ret_process);
 	/* Ends every process that the exec started. */
 	int (*container_exec_kill)(struct task *t, void *container, const char *exec_id);

@@ -91,23 +91,50 @@ static int make_pipes(struct task *t, struct container *c, struct fifo_ends *end
 	spec.dir = dir;
 	spec.uid = info.host_uid;
 	spec.gid = info.host_gid;
-	TRY(fifo_create(t, &spec));
 	return fifo_open(t, &spec, ends);
 }
 
 int container_open_pipes(struct task *t, struct container *c, struct fifo_ends *ends)
 {
-	int r;
-
 	TRY(make_pipes(t, c, ends));
 	for (int i = 0; i < 3; i++)
 		TRY(keep_fd(t, c, i, ends->server[i]));
 	c->stdin_fd = take_fd(&ends->server[FIFO_STDIN]);
-	if (c->has_tty)
-		return 0; /* the pump starts when there is a terminal */
-	r = start_pump(t, c, ends->server[FIFO_STDOUT], ends->server[FIFO_STDERR], -1);
-	ends->server[FIFO_STDOUT] = ends->server[FIFO_STDERR] = -1;
-	return r;
+	return 0;
+}
+
+static void pump_main(struct task *t, void *arg)
+{
+	struct pump_start *p = arg;
+
+	p->result = start_pump(t, p->container, p->out_fd, p->err_fd, -1);
+	p->err = t->err;
+	task_event_set(&p->done);
+}
+
+void container_start_pump(struct pump_start *p, struct container *c, struct fifo_ends *ends)
+{
+	*p = (struct pump_start){.container = c};
+	task_event_init(&p->done);
+	if (c->has_tty) {
+		task_event_set(&p->done);
+		return;
+	}
+	p->out_fd = take_fd(&ends->server[FIFO_STDOUT]);
+	p->err_fd = take_fd(&ends->server[FIFO_STDERR]);
+	task_start(c->node->loop, "start of a log", pump_main, p);
+}
+
+int container_wait_pump(struct task *t, struct pump_start *p)
+{
+	int r;
+
+	task_shield(t, +1);
+	r = task_event_wait(t, &p->done);
+	task_shield(t, -1);
+	if (r < 0)
+		abort(); /* the task would write to a stack that is gone */
+	return p->result < 0 ? error_copy(&t->err, &p->err) : 0;
 }
 
 int container_open_terminal(struct task *t, struct container *c, struct fifo_ends *ends, int master)

@@ -59,7 +59,8 @@ static int follow(struct task *t, int control, struct exec_process *p)
 }
 
 static int run(struct task *t, struct linux_container *c, const struct exec_spec *spec,
-	       const int stdio[3], struct cgroup_join *join, struct exec_process *p)
+	       const int stdio[3], int (*commit)(struct task *t, void *data), void *data,
+	       struct cgroup_join *join, struct exec_process *p)
 {
 	struct birth birth = {.user_fd = -1, .pid_fd = c->pidfd, .flags = 0};
 	cleanup_close int control = -1;
@@ -70,6 +71,8 @@ static int run(struct task *t, struct linux_container *c, const struct exec_spec
 	TRY(cgroup_exec_open(t, kind.cgroups, c->cgroup, spec->id, join));
 	birth.clone_fd = join->clone_fd;
 	r = build_plan(c, spec, join, stdio, &birth.plan, &control, &t->err);
+	if (r == 0 && commit)
+		r = commit(t, data);
 	if (r == 0)
 		r = spawner_start(t, kind.spawner, &birth, &p->pidfd, &pid);
 	plan_done(&birth.plan);
@@ -78,7 +81,9 @@ static int run(struct task *t, struct linux_container *c, const struct exec_spec
 }
 
 int linux_container_exec(struct task *t, void *container, const struct exec_spec *spec,
-			 const struct container_stdio *stdio, struct exec_process *ret_process)
+			 const struct container_stdio *stdio,
+			 int (*commit)(struct task *t, void *data), void *data,
+			 struct exec_process *ret_process)
 {
 	struct linux_container *c = container;
 	struct exec_process p = {-1, -1};
@@ -94,7 +99,7 @@ int linux_container_exec(struct task *t, void *container, const struct exec_spec
 	if (!spec->argv.count)
 		return error_set(&t->err, ERR_INVALID, "exec in container %s: no command",
 				 c->spec.id);
-	r = run(t, c, spec, fds, &join, &p);
+	r = run(t, c, spec, fds, commit, data, &join, &p);
 	cgroup_join_done(&join);
 	if (r == 0) {
 		*ret_process = p;

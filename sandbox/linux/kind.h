@@ -127,7 +127,9 @@ int linux_container_start(struct task *t, void *container, const struct containe
 /* exec.c */
 
 int linux_container_exec(struct task *t, void *container, const struct exec_spec *spec,
-			 const struct container_stdio *stdio, struct exec_process *ret_process);
+			 const struct container_stdio *stdio,
+			 int (*commit)(struct task *t, void *data), void *data,
+			 struct exec_process *ret_process);
 int linux_container_exec_kill(struct task *t, void *container, const char *exec_id);
 int linux_container_exec_done(struct task *t, void *container, const char *exec_id);
 

@@ -429,7 +429,7 @@ int pod_exec(struct task *t, struct linux_pod *p, const char *id, const char *sc
 	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
 	fcntl(out[0], F_SETFL, O_NONBLOCK);
 	stdio.out = stdio.err = out[1];
-	r = node.kind->container_exec(t, p->container_handle, &spec, &stdio, &process);
+	r = node.kind->container_exec(t, p->container_handle, &spec, &stdio, NULL, NULL, &process);
 	close(out[1]);
 	if (r == 0)
 		r = read_all(t, out[0], ret);

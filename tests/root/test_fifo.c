@@ -40,8 +40,6 @@ static void open_all(struct task *t, void *arg)
 		*result = mkdir(path, 0700);
 		spec.dir = open(path, O_DIRECTORY | O_CLOEXEC);
 		if (*result == 0)
-			*result = fifo_create(t, &spec);
-		if (*result == 0)
 			*result = fifo_open(t, &spec, &ends[i]);
 		close(spec.dir);
 	}

@@ -122,7 +122,7 @@ static int check_userns(struct task *t, struct linux_pod *p)
 	char text[512];
 	ssize_t n = 0, one;
 
-	TRY(node.kind->container_exec(t, p->container_handle, &spec, &stdio, &process));
+	TRY(node.kind->container_exec(t, p->container_handle, &spec, &stdio, NULL, NULL, &process));
 	assert_true(process.master >= 0);
 	TRY(process_wait(t, process.pidfd, &exit));
 	fcntl(process.master, F_SETFL, O_NONBLOCK);
@@ -161,7 +161,8 @@ static int check_missing(struct task *t, struct linux_pod *p)
 	struct container_stdio stdio = {-1, -1, -1};
 	struct exec_process process;
 
-	assert_int_equal(node.kind->container_exec(t, p->container_handle, &spec, &stdio, &process),
+	assert_int_equal(node.kind->container_exec(t, p->container_handle, &spec, &stdio, NULL,
+						   NULL, &process),
 			 -ERR_INVALID);
 	assert_int_equal(t->err.sys, ENOENT);
 	assert_non_null(strstr(t->err.text, "exec \"no-such-program\": no such file"));
@@ -185,7 +186,7 @@ static int check_kill(struct task *t, struct linux_pod *p)
 	struct process_exit exit;
 	struct buf out = {0};
 
-	TRY(node.kind->container_exec(t, p->container_handle, &spec, &stdio, &process));
+	TRY(node.kind->container_exec(t, p->container_handle, &spec, &stdio, NULL, NULL, &process));
 	for (int i = 0; i < 200 && !strstr(out.data ?: "", "sleep 997"); i++) {
 		buf_done(&out);
 		TRY(pod_exec(t, p, "look", "ps", &out));
@@ -220,7 +221,8 @@ static int check_ended(struct task *t, struct linux_pod *p)
 	struct exec_process process;
 
 	TRY(node.kind->container_kill_all(t, p->container_handle));
-	assert_int_equal(node.kind->container_exec(t, p->container_handle, &spec, &stdio, &process),
+	assert_int_equal(node.kind->container_exec(t, p->container_handle, &spec, &stdio, NULL,
+						   NULL, &process),
 			 -ERR_PRECONDITION);
 	return 0;
 }
@@ -245,7 +247,8 @@ static int check_speed(struct task *t, struct linux_pod *p)
 		struct process_exit exit;
 		uint64_t began = loop_now(t->loop), took;
 
-		TRY(node.kind->container_exec(t, p->container_handle, &spec, &stdio, &process));
+		TRY(node.kind->container_exec(t, p->container_handle, &spec, &stdio, NULL, NULL,
+					      &process));
 		TRY(process_wait(t, process.pidfd, &exit));
 		close(process.pidfd);
 		TRY(node.kind->container_exec_done(t, p->container_handle, "fast"));

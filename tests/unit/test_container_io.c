@@ -182,8 +182,9 @@ static int make_fifos(struct task *t, struct rig *rig)
 {
 	struct fifo_spec spec = fifo_spec(rig);
 
-	TRY(fifo_create(t, &spec));
-	TRY(fifo_create(t, &spec));
+	/* the second time they are there */
+	TRY(fifo_open(t, &spec, &rig->ends));
+	fifo_ends_close(&rig->ends);
 	return fifo_open(t, &spec, &rig->ends);
 }
 
