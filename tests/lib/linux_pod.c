@@ -158,6 +158,14 @@ static void make_layer(void)
 	write_text(group, "root:x:0:\nuser:x:1000:\nextra:x:2000:user\n");
 }
 
+/* What init began in the background has come to its end. */
+static int settle(struct task *t, void *arg)
+{
+	while (task_count() > 1)
+		TRY(task_sleep_ms(t, 1));
+	return 0;
+}
+
 static void init_kind(void)
 {
 	struct error err = {0};
@@ -177,6 +185,7 @@ static void init_kind(void)
 	assert_non_null(node.kind);
 	if (node.kind->init(&env, &err) < 0)
 		fail_msg("%s", err.text);
+	assert_int_equal(on_task(settle, NULL), 0);
 }
 
 int linux_node_setup(void **state)

@@ -31,6 +31,7 @@
 #include "store/image/image.h"
 #include "tests/lib/images.h"
 #include "tests/lib/tar.h"
+#include "tests/lib/group.h"
 
 static char top_path[] = "/tmp/crisp-test-images-XXXXXX";
 static char root_path[64];
@@ -780,5 +781,5 @@ int main(void)
 		T(test_opaque_root),	 T(test_killed),
 	};
 
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return RUN_GROUP(tests, group_setup, group_teardown);
 }

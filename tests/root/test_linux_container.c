@@ -23,6 +23,7 @@
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 #include "tests/lib/linux_pod.h"
+#include "tests/lib/group.h"
 
 /* Runs the script, expects it to end with code. */
 static void run_ok(struct linux_pod *p, int code)
@@ -894,5 +895,5 @@ int main(void)
 		cmocka_unit_test(start_is_quick),
 	};
 
-	return cmocka_run_group_tests(tests, linux_node_setup, linux_node_teardown);
+	return RUN_GROUP(tests, linux_node_setup, linux_node_teardown);
 }

@@ -14,6 +14,7 @@
 
 #include "io/base/cleanup.h"
 #include "tests/lib/linux_pod.h"
+#include "tests/lib/group.h"
 
 static struct id_map pod_map[] = {{0, 200000, 65536}};
 
@@ -280,5 +281,5 @@ int main(void)
 		cmocka_unit_test(exec_is_quick),
 	};
 
-	return cmocka_run_group_tests(tests, linux_node_setup, linux_node_teardown);
+	return RUN_GROUP(tests, linux_node_setup, linux_node_teardown);
 }

@@ -21,6 +21,7 @@
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 #include "tests/lib/linux_pod.h"
+#include "tests/lib/group.h"
 
 static struct id_map pod_map[] = {{0, 200000, 65536}};
 
@@ -510,5 +511,5 @@ int main(void)
 		cmocka_unit_test(stopped_sandbox_starts_nothing),
 	};
 
-	return cmocka_run_group_tests(tests, linux_node_setup, linux_node_teardown);
+	return RUN_GROUP(tests, linux_node_setup, linux_node_teardown);
 }

@@ -23,6 +23,7 @@
 #include "io/base/cleanup.h"
 #include "recovery/exit_status.h"
 #include "recovery/pin.h"
+#include "tests/lib/group.h"
 
 static char dir[] = "/tmp/crisp-test-pin-XXXXXX";
 static struct loop *l;
@@ -501,5 +502,5 @@ int main(void)
 
 	if (geteuid() != 0)
 		return 77;
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return RUN_GROUP(tests, group_setup, group_teardown);
 }

@@ -30,6 +30,7 @@
 #include "io/task.h"
 #include "store/image/unpack.h"
 #include "tests/lib/tar.h"
+#include "tests/lib/group.h"
 
 static char top_path[] = "/tmp/crisp-test-unpack-XXXXXX";
 static int top;
@@ -955,5 +956,5 @@ int main(void)
 		cmocka_unit_test(test_killed_server),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return RUN_GROUP(tests, setup, teardown);
 }

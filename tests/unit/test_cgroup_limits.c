@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "sandbox/linux/cgroup_priv.h"
+#include "tests/lib/group.h"
 
 #define MIB (1024 * 1024ll)
 
@@ -259,5 +260,5 @@ int main(void)
 		cmocka_unit_test_setup(bad_limits_are_refused, begin),
 	};
 
-	return cmocka_run_group_tests(tests, setup_all, teardown_all);
+	return RUN_GROUP(tests, setup_all, teardown_all);
 }

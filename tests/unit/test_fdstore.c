@@ -19,6 +19,7 @@
 #include "io/base/cleanup.h"
 #include "io/base/log.h"
 #include "recovery/fdstore.h"
+#include "tests/lib/group.h"
 
 static char dir[] = "/tmp/crisp-test-fdstore-XXXXXX";
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -342,5 +343,5 @@ int main(void)
 		test(passed_ones_are_taken),   test(nonsense_is_refused),
 	};
 
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return RUN_GROUP(tests, group_setup, group_teardown);
 }

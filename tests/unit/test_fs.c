@@ -18,6 +18,7 @@
 #include "io/fs.h"
 #include "io/offload.h"
 #include "io/task.h"
+#include "tests/lib/group.h"
 
 static char top_path[] = "/tmp/crisp-test-fs-XXXXXX";
 static int top;
@@ -215,5 +216,5 @@ int main(void)
 		cmocka_unit_test(test_remove_on_task),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return RUN_GROUP(tests, setup, teardown);
 }

@@ -19,6 +19,7 @@
 #include "store/image/config.h"
 #include "store/image/plan.h"
 #include "tests/lib/images.h"
+#include "tests/lib/group.h"
 
 static char top_path[] = "/tmp/crisp-test-plan-XXXXXX";
 static int top, dir;
@@ -424,5 +425,5 @@ int main(void)
 		T(test_config),	     T(test_config_refused),
 	};
 
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return RUN_GROUP(tests, group_setup, group_teardown);
 }

@@ -29,6 +29,7 @@
 #include "recovery/exit_status.h"
 #include "recovery/fdstore.h"
 #include "recovery/keeper.h"
+#include "tests/lib/group.h"
 
 #define TEXT_MAX 1000
 #define MANY 3000
@@ -727,5 +728,5 @@ int main(int argc, char **argv)
 		return server_main(argv + 2);
 	if (argc > 3 && strcmp(argv[1], "--keeper") == 0)
 		return keeper_alone(argv);
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return RUN_GROUP(tests, group_setup, group_teardown);
 }
