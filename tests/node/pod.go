@@ -22,6 +22,8 @@ type Pod struct {
 	Config    *cri.PodSandboxConfig
 	ID        string
 	Container string
+	// Tune, if set, changes what Create asks for. The same must come out each time.
+	Tune func(*cri.ContainerConfig)
 }
 
 // NewPod makes nothing yet. Logs go below logs; parent may be empty.
@@ -53,19 +55,20 @@ func (p *Pod) Run() error {
 
 // Create is CreateContainer.
 func (p *Pod) Create(image string, command ...string) error {
+	config := &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: "main"},
+		Image:    &cri.ImageSpec{Image: image},
+		Command:  command,
+		LogPath:  "main.log",
+		Labels:   map[string]string{"name": p.Config.Metadata.Name},
+		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+			NamespaceOptions: p.Config.Linux.SecurityContext.NamespaceOptions}},
+	}
+	if p.Tune != nil {
+		p.Tune(config)
+	}
 	r, _, err := Retry(p.client.Runtime.CreateContainer, &cri.CreateContainerRequest{
-		PodSandboxId: p.ID,
-		Config: &cri.ContainerConfig{
-			Metadata: &cri.ContainerMetadata{Name: "main"},
-			Image:    &cri.ImageSpec{Image: image},
-			Command:  command,
-			LogPath:  "main.log",
-			Labels:   map[string]string{"name": p.Config.Metadata.Name},
-			Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
-				NamespaceOptions: p.Config.Linux.SecurityContext.NamespaceOptions}},
-		},
-		SandboxConfig: p.Config,
-	})
+		PodSandboxId: p.ID, Config: config, SandboxConfig: p.Config})
 	if err != nil {
 		return fmt.Errorf("CreateContainer in %s: %w", p.Config.Metadata.Name, err)
 	}
