@@ -114,12 +114,21 @@ static int serve(struct node *n, const struct config *config, struct error *err)
 	return 0;
 }
 
+static void stop_main(struct task *t, void *arg)
+{
+	struct node *n = arg;
+
+	if (!n->sandboxes.count && sandboxer_find("linux")->give_up(t) < 0)
+		log_debug("left behind: %s", t->err.text);
+	loop_stop(n->loop);
+}
+
 static void on_stop(void *data)
 {
 	struct node *n = data;
 
 	log_info("stopping; containers go on");
-	loop_stop(n->loop);
+	task_start(n->loop, "stop", stop_main, n);
 }
 
 /* An unused node leaves no mounts behind; a used one keeps its pins for the next start. */

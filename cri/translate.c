@@ -324,8 +324,7 @@ static int sandbox_spec(struct arena *arena, const struct sandbox *sb, struct sa
 	ret->ipc = ns ? ns_mode_of(ns->ipc) : NS_POD;
 	ret->pid = ns ? ns_mode_of(ns->pid) : NS_POD;
 	ret->shm_size = SHM_SIZE;
-	ret->has_own_parent = !parent;
-	ret->cgroup_parent = parent ? parent : arena_printf(arena, "/crisp/%s", sb->id);
+	ret->cgroup_parent = parent;
 	if (user && user->mode == NS_NAME(POD)) {
 		ret->has_userns = true;
 		ret->uids = id_maps(arena, user->uids, user->n_uids);

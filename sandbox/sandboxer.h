@@ -77,6 +77,9 @@ struct sandboxer {
 
 	/* Probes the kernel, starts threads. Once, before any other call, outside a task. */
 	int (*init)(const struct sandboxer_env *env, struct error *err);
+	/* Removes what the kind has in the world for itself; called when the server ends without
+	 * any sandbox. */
+	int (*give_up)(struct task *t);
 	void (*shutdown)(void);
 
 	/* Controller half */

@@ -52,8 +52,7 @@ struct sandbox_spec {
 	enum ns_mode net, ipc, pid; /* pid NS_POD: a PID 1 of ours holds it */
 	bool has_userns;
 	struct id_map_list uids, gids;
-	const char *cgroup_parent; /* "/kubepods/burstable/podX", never NULL */
-	bool has_own_parent;	   /* cgroup_parent is the sandbox's alone and goes with it */
+	const char *cgroup_parent; /* "/kubepods/burstable/podX"; NULL: the kind's own */
 	struct key_value_list sysctls;
 	struct resources resources;
 	uint64_t shm_size; /* of the pod's /dev/shm */

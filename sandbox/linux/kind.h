@@ -28,6 +28,10 @@
 /* What copies of a spec may take. */
 #define SPEC_ARENA_CAP (16 * 1024 * 1024)
 
+/* Where containers are whose pod names no parent: made at start, gone with the last server that has
+ * no pods. */
+#define DEFAULT_PARENT "/crisp"
+
 /* The one instance; filled by init. */
 struct linux_kind {
 	struct sandboxer_env env;

@@ -23,14 +23,21 @@ static void linux_shutdown(void)
 	kind = (struct linux_kind){.pid1_program = -1};
 }
 
-/* The default filter takes 30 ms to compile: before the first container needs it. */
-static void warm_filter(struct task *t, void *arg)
+/* What the first container would wait for; the default filter takes 30 ms to compile. */
+static void warm_up(struct task *t, void *arg)
 {
 	struct seccomp_filter *filter = NULL;
 
+	if (cgroup_create(t, kind.cgroups, DEFAULT_PARENT, NULL) < 0)
+		log_warning("the cgroup " DEFAULT_PARENT " can't be made: %s", t->err.text);
 	if (seccomp_filter_get(t, SECCOMP_RUNTIME_DEFAULT, NULL, caps_default, &filter) < 0)
 		log_warning("the default seccomp filter can't be made: %s", t->err.text);
 	seccomp_filter_unref(filter);
+}
+
+static int linux_give_up(struct task *t)
+{
+	return cgroup_remove_unused(t, kind.cgroups, DEFAULT_PARENT);
 }
 
 static int linux_init(const struct sandboxer_env *env, struct error *err)
@@ -46,7 +53,7 @@ static int linux_init(const struct sandboxer_env *env, struct error *err)
 	if (r == 0 && !(kind.spawner = spawner_new(env->loop, err)))
 		r = -(int)err->code;
 	if (r == 0)
-		task_start(env->loop, "seccomp filter", warm_filter, NULL);
+		task_start(env->loop, "first container", warm_up, NULL);
 	else
 		linux_shutdown();
 	return r;
@@ -58,6 +65,7 @@ const struct sandboxer linux_sandboxer = {
 		     .user_namespaces = true,
 		     .supplemental_groups_policy = true},
 	.init = linux_init,
+	.give_up = linux_give_up,
 	.shutdown = linux_shutdown,
 	.sandbox_create = linux_sandbox_create,
 	.sandbox_recover = linux_sandbox_recover,

@@ -48,6 +48,8 @@ static struct linux_sandbox *sandbox_new(const struct sandbox_spec *spec)
 
 	s->arena = arena_new(SPEC_ARENA_CAP);
 	sandbox_spec_copy(s->arena, spec, &s->spec);
+	if (!s->spec.cgroup_parent)
+		s->spec.cgroup_parent = DEFAULT_PARENT;
 	list_init(&s->containers);
 	s->pid1 = -1;
 	atomic_init(&s->refs, 1);
@@ -71,7 +73,8 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
 {
 	if (!spec->id || !*spec->id || strchr(spec->id, '/') || strlen(spec->id) > ID_MAX)
 		return error_set(err, ERR_INVALID, "sandbox id %s", spec->id ?: "(none)");
-	TRY(cgroup_path_check(spec->cgroup_parent, err));
+	if (spec->cgroup_parent)
+		TRY(cgroup_path_check(spec->cgroup_parent, err));
 	TRY(sysctl_check(spec, err));
 	if (!spec->has_userns)
 		return 0;
@@ -382,18 +385,6 @@ int linux_sandbox_stop(struct task *t, void *sandbox)
 	return drop_pin(t, s, "net");
 }
 
-/* The group that holds such parents goes with the last of them. */
-static int remove_own_parent(struct task *t, const struct linux_sandbox *s)
-{
-	const char *path = s->spec.cgroup_parent, *slash = strrchr(path, '/');
-
-	TRY(cgroup_remove(t, kind.cgroups, path));
-	if (slash == path)
-		return 0;
-	return cgroup_remove_unused(t, kind.cgroups,
-				    arena_printf(t->arena, "%.*s", (int)(slash - path), path));
-}
-
 int linux_sandbox_remove(struct task *t, void *sandbox)
 {
 	static const char *const suffixes[] = {"ipc", "user", "shm"};
@@ -402,7 +393,7 @@ int linux_sandbox_remove(struct task *t, void *sandbox)
 	TRY(linux_sandbox_stop(t, s));
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		TRY(drop_pin(t, s, suffixes[i]));
-	return s->spec.has_own_parent ? remove_own_parent(t, s) : 0;
+	return 0;
 }
 
 const char *linux_sandbox_netns(void *sandbox)

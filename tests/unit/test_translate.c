@@ -268,8 +268,7 @@ static void a_pod_without_anything_shares_its_pid_namespace(void **state)
 	assert_int_equal(translate_check_sandbox(&g->pod_config, &g->err), 0);
 	assert_int_equal(cri_front_end.sandbox_spec(g->arena, &g->sb, &g->pod, &g->err), 0);
 	assert_int_equal(g->pod.pid, NS_POD);
-	assert_string_equal(g->pod.cgroup_parent, "/crisp/ab");
-	assert_true(g->pod.has_own_parent);
+	assert_null(g->pod.cgroup_parent);
 	assert_false(g->pod.has_userns);
 	g->pod_name.name = (char *)"";
 	assert_int_equal(translate_check_sandbox(&g->pod_config, &g->err), -ERR_INVALID);
