@@ -284,14 +284,54 @@ static void calls_do_what_they_say(void **state)
 	destroy(p);
 }
 
-/* ---- what is found at start ---- */
-
 static void put_net(struct task *t, struct pins *p)
 {
 	cleanup_close int net = new_netns();
 
 	assert_int_equal(pins_put(t, p, "net", net), 0);
 }
+
+/* The mounts that the pins' thread sees. */
+static int count_inside(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *entry;
+	int n = -1;
+
+	while ((entry = readdir(tasks))) {
+		char path[300], text[512] = "";
+		cleanup_close int comm = -1;
+		cleanup_fclose FILE *mounts = NULL;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+		comm = open(path, O_RDONLY | O_CLOEXEC);
+		if (comm < 0 || read(comm, text, sizeof(text) - 1) < 0 ||
+		    strcmp(text, "crisp-pins\n") != 0)
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/mountinfo", entry->d_name);
+		mounts = fopen(path, "re");
+		for (n = 0; fgets(text, sizeof(text), mounts);)
+			n++;
+	}
+	closedir(tasks);
+	return n;
+}
+
+/* Copies of the host's mounts would keep its file systems busy. */
+static void nothing_of_the_host_is_kept(void **state)
+{
+	struct pins *p = open_pins();
+
+	assert_int_equal(count_inside(), 1);
+	run(p, put_net);
+	assert_int_equal(count_inside(), 2);
+	pins_close(p);
+	p = open_pins();
+	assert_int_equal(count_inside(), 2);
+	destroy(p);
+}
+
+/* ---- what is found at start ---- */
 
 static void has_no_net(struct task *t, struct pins *p)
 {
@@ -494,10 +534,10 @@ static int group_teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		test(pins_survive_their_maker),	 test(calls_do_what_they_say),
-		test(reboot_is_recognised),	 test(foreign_namespaces_are_replaced),
-		test(old_kernel_pins_no_pidfds), test(two_servers_do_not_meet),
-		test(missing_rights_are_named),
+		test(pins_survive_their_maker),	       test(calls_do_what_they_say),
+		test(nothing_of_the_host_is_kept),     test(reboot_is_recognised),
+		test(foreign_namespaces_are_replaced), test(old_kernel_pins_no_pidfds),
+		test(two_servers_do_not_meet),	       test(missing_rights_are_named),
 	};
 
 	if (geteuid() != 0)
