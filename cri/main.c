@@ -145,6 +145,18 @@ static void give_up_mounts(struct node *n)
 	umount2(n->run_dir, UMOUNT_NOFOLLOW); /* not ours where STATE is in memory anyway */
 }
 
+static void log_task(const char *name, uint64_t parked_ns, void *data)
+{
+	log_info("waits for %llu ms: %s", (unsigned long long)(parked_ns / 1000000), name);
+}
+
+/* For whoever asks what hangs. */
+static void on_dump(void *data)
+{
+	log_info("%zu tasks", task_count());
+	task_each(log_task, NULL);
+}
+
 /* Containers get their own limits; ours is as high as it may be. */
 static void raise_fd_limit(void)
 {
@@ -172,6 +184,7 @@ static int run(const struct config *config, struct error *err)
 		return -(int)err->code;
 	loop_on_signal(n.loop, SIGTERM, on_stop, &n);
 	loop_on_signal(n.loop, SIGINT, on_stop, &n);
+	loop_on_signal(n.loop, SIGUSR1, on_dump, NULL);
 	TRY(open_node(&n, config, err));
 	TRY(serve(&n, config, err));
 	give_up_mounts(&n);

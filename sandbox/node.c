@@ -278,18 +278,3 @@ void node_reconcile(struct node *n)
 		task_start(n->loop, "reconcile", reconcile_main, sandbox_ref(slot->value));
 	}
 }
-
-void node_done(struct node *n)
-{
-	map_for_each(slot, &n->containers)
-		container_leave(slot->value);
-	map_for_each(slot, &n->sandboxes)
-		sandbox_leave(slot->value);
-	map_for_each(slot, &n->records)
-		drop_record(slot->value);
-	map_done(&n->records);
-	map_done(&n->containers);
-	map_done(&n->container_names);
-	map_done(&n->sandboxes);
-	map_done(&n->sandbox_names);
-}

@@ -141,8 +141,6 @@ void node_set_env(struct node *n);
 int node_load(struct node *n, struct error *err);
 /* Starts a task for each object that brings it and the world in line. */
 void node_reconcile(struct node *n);
-/* Frees memory; the world stays as it is. */
-void node_done(struct node *n);
 
 /* By id or unambiguous prefix, without a reference; NULL when there is none. */
 struct sandbox *sandbox_find(struct node *n, const char *id);
