@@ -213,8 +213,10 @@ int sandbox_acquire(struct task *t, struct node *n, const char *id, struct sandb
 		return r;
 	}
 	if (sb->is_removed) {
+		/* before the release: id may be the object's own */
+		r = not_found(t, "sandbox", id);
 		sandbox_release(sb);
-		return not_found(t, "sandbox", id);
+		return r;
 	}
 	*ret = sb;
 	return 0;
@@ -237,8 +239,10 @@ int container_acquire(struct task *t, struct node *n, const char *id, struct con
 		return r;
 	}
 	if (c->is_removed) {
+		/* before the release: id may be the object's own */
+		r = not_found(t, "container", id);
 		container_release(c);
-		return not_found(t, "container", id);
+		return r;
 	}
 	*ret = c;
 	return 0;

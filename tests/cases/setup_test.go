@@ -159,6 +159,10 @@ func withArgument(argument string) int {
 	return found
 }
 
+func (s *scene) isSanitized() bool {
+	return node.IsSanitized(os.Getenv("CRISPD"))
+}
+
 // self is a number that the kernel tells about the server, as VmRSS in kB.
 func (s *scene) self(t *testing.T, name string) int {
 	t.Helper()

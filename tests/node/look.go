@@ -188,6 +188,13 @@ func (s *Server) Look(t testing.TB, marks ...string) World {
 	return w
 }
 
+// IsSanitized says whether the program keeps what it freed in quarantine, so that its memory tells
+// nothing.
+func IsSanitized(program string) bool {
+	raw, err := os.ReadFile(program)
+	return err == nil && bytes.Contains(raw, []byte("__asan_init"))
+}
+
 // gained says what after has and before hadn't.
 func (before World) gained(after World) []string {
 	var lines []string

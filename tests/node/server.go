@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ type Server struct {
 	logFile *os.File
 	client  *Client
 }
+
+var sanitizerReport = regexp.MustCompile(`(?m)^.*(ERROR: AddressSanitizer|runtime error:).*$`)
 
 // NeedEnv is the value of a variable without which the test makes no sense.
 func NeedEnv(t testing.TB, name, what string) string {
@@ -122,8 +125,12 @@ func (s *Server) stop(t testing.TB) {
 			<-s.ended
 		}
 	}
+	log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
+	// its keeper would have started another one
+	if report := sanitizerReport.Find(log); report != nil {
+		t.Errorf("a sanitizer ended crispd: %s", report)
+	}
 	if t.Failed() {
-		log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
 		t.Logf("the end of crispd's log:\n%s", log[max(0, len(log)-20000):])
 	}
 	s.logFile.Close()
