@@ -25,7 +25,6 @@
 #include "io/base/cleanup.h"
 #include "io/base/log.h"
 #include "io/fs.h"
-#include "recovery/boot.h"
 #include "recovery/fdstore.h"
 #include "recovery/keeper.h"
 #include "recovery/pin.h"
@@ -83,7 +82,7 @@ static int open_node(struct node *n, const struct config *config, struct error *
 	n->store = store_open(n->loop, n->root_dir, err);
 	if (!n->store)
 		return -(int)err->code;
-	TRY(boot_check(n->store, &n->is_rebooted, err));
+	node_check_boot(n);
 	n->images = image_store_open(n->loop, n->store, n->root_dir, err);
 	if (!n->images)
 		return -(int)err->code;

@@ -11,9 +11,8 @@
 #include "io/base/cleanup.h"
 
 #define BOOT_ID_KEY "boot_id"
-#define BOOT_ID_SIZE 64
 
-static int read_boot_id(char id[BOOT_ID_SIZE], struct error *err)
+int boot_id(char id[BOOT_ID_SIZE], struct error *err)
 {
 	static const char path[] = "/proc/sys/kernel/random/boot_id";
 	const char *replaced = getenv("CRISP_BOOT_ID");
@@ -34,21 +33,25 @@ static int read_boot_id(char id[BOOT_ID_SIZE], struct error *err)
 	return 0;
 }
 
-int boot_check(struct store *s, bool *ret_is_rebooted, struct error *err)
+int boot_check(struct store *s, enum boot *ret_boot, struct error *err)
 {
 	cleanup_free char *noted = NULL;
 	char id[BOOT_ID_SIZE];
 
-	TRY(read_boot_id(id, err));
+	TRY(boot_id(id, err));
 	TRY(store_meta_get(s, BOOT_ID_KEY, &noted, err));
-	*ret_is_rebooted = noted && strcmp(noted, id) != 0;
+	if (!noted)
+		*ret_boot = BOOT_FIRST;
+	else
+		*ret_boot = strcmp(noted, id) ? BOOT_OTHER : BOOT_SAME;
 	return 0;
 }
 
-int boot_commit(struct task *t, struct store *s)
+int boot_note(struct store_batch *batch, struct error *err)
 {
 	char id[BOOT_ID_SIZE];
 
-	TRY(read_boot_id(id, &t->err));
-	return store_meta_put(t, s, BOOT_ID_KEY, id);
+	TRY(boot_id(id, err));
+	batch_meta_put(batch, BOOT_ID_KEY, id);
+	return 0;
 }

@@ -135,6 +135,11 @@ void exec_register(struct node *n)
 	recover_register(&ops);
 }
 
+void exec_drop_intents(struct store_batch *batch)
+{
+	batch_intent_end_kind(batch, INTENT_KIND);
+}
+
 /* The queue is taken anew each time: a stop must not wait for an exec. */
 static int with_queue(struct task *t, struct exec *e,
 		      int (*fn)(struct task *t, void *container, const char *exec_id))

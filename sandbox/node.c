@@ -10,7 +10,6 @@
 
 #include "io/base/alloc.h"
 #include "io/base/log.h"
-#include "recovery/boot.h"
 #include "recovery/fdstore.h"
 #include "recovery/reconcile.h"
 #include "store/containers.h"
@@ -74,6 +73,8 @@ static int load_sandbox(void *data, const struct sandbox_row *row)
 	sb = sandbox_new(n, row->id);
 	sb->kind = kind;
 	sb->state = (enum sandbox_state)row->state;
+	if (sb->state == SANDBOX_READY && n->is_rebooted)
+		sb->state = SANDBOX_NOTREADY;
 	sb->handler = xstrdup(row->handler ? row->handler : "");
 	sb->name = xstrdup(row->name);
 	sb->created_at = row->created_at;
@@ -122,6 +123,8 @@ static int load_container(void *data, const struct container_row *row)
 	}
 	name = n->front->container_name(c->config);
 	c->name = xasprintf("%s/%s", sb->id, name);
+	if (c->state == CONTAINER_RUNNING && n->is_rebooted)
+		container_end_by_reboot(c);
 	if (c->state == CONTAINER_EXITED)
 		task_event_set(&c->exited);
 	keep_record(n, c->id, row->record, row->record_size);
@@ -165,20 +168,6 @@ int node_load(struct node *n, struct error *err)
 	return n->reconcile ? 0 : -(int)err->code;
 }
 
-/* How a container of an earlier boot ended, nobody saw. */
-static int end_by_reboot(struct task *t, struct container *c)
-{
-	free(c->reason);
-	free(c->message);
-	c->reason = xstrdup("NodeRebooted");
-	c->message = xstrdup("the node rebooted while the container ran");
-	c->exit_code = 255;
-	c->finished_at = realtime_ns();
-	TRY(container_set_state(t, c, CONTAINER_EXITED));
-	task_event_set(&c->exited);
-	return 0;
-}
-
 static int recover_container(struct task *t, struct container *c)
 {
 	struct buf *record = take_record(c->node, c->id);
@@ -192,10 +181,7 @@ static int recover_container(struct task *t, struct container *c)
 	case CONTAINER_CREATED:
 	case CONTAINER_RUNNING:
 	case CONTAINER_EXITED:
-		if (c->state == CONTAINER_RUNNING && c->node->is_rebooted)
-			r = end_by_reboot(t, c);
-		else
-			r = container_adopt(t, c, record);
+		r = container_adopt(t, c, record);
 		break;
 	}
 	drop_record(record);
@@ -244,8 +230,6 @@ static void sweep_main(struct task *t, void *arg)
 		log_error("descriptors of nobody stay in the keeper: %s", t->err.text);
 	if (image_sweep(t, n->images) < 0)
 		log_error("layers of nobody stay: %s", t->err.text);
-	if (boot_commit(t, n->store) < 0)
-		log_error("the boot can't be noted: %s", t->err.text);
 	log_info("state and world are in line");
 }
 

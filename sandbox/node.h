@@ -132,11 +132,14 @@ struct node {
 	struct reconcile *reconcile; /* intents of an earlier life, until they are seen to */
 	size_t unsettled;	     /* sandboxes that recovery has not seen yet */
 	struct map records; /* id → struct buf: kinds' records, between load and recovery */
-	bool is_rebooted;   /* the rows are of an earlier boot */
+	bool is_rebooted;   /* the rows are of an earlier boot: their change could not be written */
+	bool is_boot_open;  /* and this boot is not noted yet */
 };
 
 /* Fills env from the other members, for the kinds' init. */
 void node_set_env(struct node *n);
+/* At start, once the store is open: after a reboot everything in it has ended. */
+void node_check_boot(struct node *n);
 /* Opens the state of an earlier life, without touching the world: then the socket can answer. */
 int node_load(struct node *n, struct error *err);
 /* Starts a task for each object that brings it and the world in line. */

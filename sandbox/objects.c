@@ -366,6 +366,8 @@ int sandbox_set_state(struct task *t, struct sandbox *sb, enum sandbox_state sta
 	if (!(sandbox_next[old] & 1u << state))
 		return error_set(&t->err, ERR_INTERNAL, "sandbox %s: no way from state %d to %d",
 				 sb->id, (int)old, (int)state);
+	if (state == SANDBOX_READY)
+		TRY(node_note_boot(t, sb->node));
 	TRY(write_sandbox(t, sb, state));
 	sb->state = state;
 	return 0;
@@ -380,6 +382,8 @@ int container_set_state(struct task *t, struct container *c, enum container_stat
 	if (!(container_next[old] & 1u << state))
 		return error_set(&t->err, ERR_INTERNAL, "container %s: no way from state %d to %d",
 				 c->id, (int)old, (int)state);
+	if (state == CONTAINER_RUNNING)
+		TRY(node_note_boot(t, c->node));
 	TRY(write_container(t, c, state));
 	c->state = state;
 	return 0;

@@ -4,6 +4,7 @@
 
 #include "io/fifo.h"
 #include "sandbox/node.h"
+#include "store/db.h"
 
 /* New objects with one reference, not in the maps; id may be NULL for a random one. */
 struct sandbox *sandbox_new(struct node *n, const char *id);
@@ -72,8 +73,13 @@ int container_drain_io(struct task *t, struct container *c);
 void container_drop_io(struct task *t, struct container *c);
 /* Takes a created, running or just ended container of an earlier life back: handle, pump, exit. */
 int container_adopt(struct task *t, struct container *c, const struct buf *record);
-/* exec.c: execs that a restart finds begun are ended. */
+/* exec.c: execs that a restart finds begun are ended; after a reboot nothing is left of them. */
 void exec_register(struct node *n);
+void exec_drop_intents(struct store_batch *batch);
+/* reboot.c: before anything comes up, the boot is noted. 0 at once if it is. */
+int node_note_boot(struct task *t, struct node *n);
+/* In memory only; for rows that could not be changed. */
+void container_end_by_reboot(struct container *c);
 /* env->container_exited and env->sandbox_exited. */
 void node_container_exited(void *data, const char *container_id);
 void node_sandbox_exited(void *data, const char *sandbox_id);

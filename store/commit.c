@@ -474,6 +474,27 @@ void store_commit_later(struct store *s, struct store_batch *batch,
 	enqueue(s, w);
 }
 
+int store_commit_blocking(struct store *s, struct store_batch *batch, struct error *err)
+{
+	struct flush f = {.store = s, .is_durable = batch->is_durable};
+	struct write *w;
+	int r;
+
+	if (s->flush)
+		abort();
+	if (!batch->first)
+		return 0;
+	w = new_write(batch);
+	w->refs++;
+	list_init(&f.writes);
+	list_append(&f.writes, &w->node);
+	run_writes(&f);
+	finish_writes(s, &f);
+	r = w->result < 0 ? error_copy(err, w->err) : 0;
+	unref_write(w);
+	return r;
+}
+
 struct write *commit_queue(struct store *s, struct store_batch *batch)
 {
 	struct write *w = new_write(batch);

@@ -23,6 +23,10 @@ static const char delete_stream_sql[] = "DELETE FROM streams WHERE container_id 
 
 static const char delete_container_sql[] = "DELETE FROM containers WHERE id = ?";
 
+static const char end_all_sql[] =
+	"UPDATE containers SET state = ?, exit_code = ?, exit_known = ?, reason = ?, message = ?, "
+	"finished_at = max(started_at, ?) WHERE state = ?";
+
 static const struct table container_table = {
 	.name = "containers",
 	.keys = {"SELECT rowid FROM containers INDEXED BY sqlite_autoindex_containers_1 ORDER BY "
@@ -56,6 +60,19 @@ void batch_container_put(struct store_batch *batch, const struct container_row *
 	op_int(op, row->pid);
 	op_int(op, row->uid);
 	op_int(op, row->gid);
+}
+
+void batch_container_end_all(struct store_batch *batch, int from, const struct container_row *end)
+{
+	struct store_op *op = op_new(batch, end_all_sql);
+
+	op_int(op, end->state);
+	op_int(op, end->exit_code);
+	op_int(op, end->exit_known);
+	op_text(op, end->reason);
+	op_text(op, end->message);
+	op_int(op, end->finished_at);
+	op_int(op, from);
 }
 
 void batch_container_delete(struct store_batch *batch, const char *id)

@@ -32,4 +32,7 @@ int store_container_each(struct store *s, int (*fn)(void *data, const struct con
 			 void *data, struct error *err);
 
 void batch_container_put(struct store_batch *batch, const struct container_row *row);
+/* As after a reboot: all containers in state from get the state, the exit and the reason of end,
+ * with its finished_at or when they started, whichever is later. */
+void batch_container_end_all(struct store_batch *batch, int from, const struct container_row *end);
 void batch_container_delete(struct store_batch *batch, const char *id);

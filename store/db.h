@@ -67,6 +67,8 @@ int store_commit(struct task *t, struct store *s, struct store_batch *batch);
  * is borrowed, NULL on success. done may be NULL. */
 void store_commit_later(struct store *s, struct store_batch *batch,
 			void (*done)(void *data, int result, const struct error *err), void *data);
+/* Before the loop runs, on the calling thread. */
+int store_commit_blocking(struct store *s, struct store_batch *batch, struct error *err);
 void store_batch_done(struct store_batch *batch);
 
 /* Small facts by name: the boot id, the version that wrote last. ret_value is the caller's, NULL

@@ -12,6 +12,8 @@ static const char begin_sql[] =
 static const char end_sql[] = "DELETE FROM intents WHERE id = ?";
 static const char end_object_sql[] = "DELETE FROM intents WHERE object_id = ? AND kind = ?";
 
+static const char end_kind_sql[] = "DELETE FROM intents WHERE kind = ?";
+
 static const struct table table = {
 	.name = "intents",
 	.keys = {"SELECT rowid FROM intents INDEXED BY intents_by_object ORDER BY rowid",
@@ -37,6 +39,11 @@ int64_t batch_intent_begin(struct store_batch *batch, struct store *s, const cha
 void batch_intent_end(struct store_batch *batch, int64_t id)
 {
 	op_int(op_new(batch, end_sql), id);
+}
+
+void batch_intent_end_kind(struct store_batch *batch, const char *kind)
+{
+	op_text(op_new(batch, end_kind_sql), kind);
 }
 
 void batch_intent_end_object(struct store_batch *batch, const char *kind, const char *object_id)

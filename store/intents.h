@@ -31,6 +31,8 @@ int store_intent_each(struct store *s, int (*fn)(void *data, const struct intent
 int64_t batch_intent_begin(struct store_batch *batch, struct store *s, const char *kind,
 			   const char *object_id, const void *data, size_t size);
 void batch_intent_end(struct store_batch *batch, int64_t id);
+/* Ends all intents of that kind. */
+void batch_intent_end_kind(struct store_batch *batch, const char *kind);
 void batch_intent_end_object(struct store_batch *batch, const char *kind, const char *object_id);
 
 /*

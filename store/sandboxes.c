@@ -25,6 +25,8 @@ static const char delete_containers_sql[] = "DELETE FROM containers WHERE sandbo
 
 static const char delete_sandbox_sql[] = "DELETE FROM sandboxes WHERE id = ?";
 
+static const char move_all_sql[] = "UPDATE sandboxes SET state = ? WHERE state = ?";
+
 static const struct table sandbox_table = {
 	.name = "sandboxes",
 	.keys = {"SELECT rowid FROM sandboxes INDEXED BY sqlite_autoindex_sandboxes_1 ORDER BY "
@@ -51,6 +53,14 @@ void batch_sandbox_put(struct store_batch *batch, const struct sandbox_row *row)
 	op_int(op, row->attempt);
 	op_text(op, row->netns);
 	op_text(op, row->reason);
+}
+
+void batch_sandbox_move_all(struct store_batch *batch, int from, int to)
+{
+	struct store_op *op = op_new(batch, move_all_sql);
+
+	op_int(op, to);
+	op_int(op, from);
 }
 
 void batch_sandbox_delete(struct store_batch *batch, const char *id)

@@ -33,4 +33,6 @@ int store_sandbox_each(struct store *s, int (*fn)(void *data, const struct sandb
 		       void *data, struct error *err);
 
 void batch_sandbox_put(struct store_batch *batch, const struct sandbox_row *row);
+/* As after a reboot: all sandboxes in state from go to state to. */
+void batch_sandbox_move_all(struct store_batch *batch, int from, int to);
 void batch_sandbox_delete(struct store_batch *batch, const char *id);

@@ -219,9 +219,10 @@ void linux_container_record(void *container, struct buf *ret)
 {
 	const struct linux_container *c = container;
 
-	buf_printf(ret, "version=1\npid=%d\nstarted=%llu\nrun=%d\nuid=%u\ngid=%u\nhome=%s\n",
-		   c->pid, (unsigned long long)c->started, c->has_run, c->user.uid, c->user.gid,
-		   c->user.home ?: "/");
+	buf_printf(ret,
+		   "version=1\nboot=%s\npid=%d\nstarted=%llu\nrun=%d\nuid=%u\ngid=%u\nhome=%s\n",
+		   kind.boot, c->pid, (unsigned long long)c->started, c->has_run, c->user.uid,
+		   c->user.gid, c->user.home ?: "/");
 	/* one a line, since there may be many */
 	buf_printf(ret, "groups=%zu\n", c->user.group_count);
 	for (size_t i = 0; i < c->user.group_count; i++)
@@ -323,6 +324,15 @@ static int find_process(struct task *t, struct linux_container *c)
 	return 0;
 }
 
+/* The pid may be anybody's now. */
+static void end_with_boot(struct linux_container *c)
+{
+	c->pid = 0;
+	c->has_run = true;
+	c->has_exit = true;
+	set_exited(c);
+}
+
 int linux_container_recover(struct task *t, void *sandbox, const struct container_spec *spec,
 			    const void *record, size_t record_size, void **ret_container)
 {
@@ -334,8 +344,10 @@ int linux_container_recover(struct task *t, void *sandbox, const struct containe
 		c->pid = (pid_t)record_number(record, record_size, "pid", 0);
 		c->started = (uint64_t)record_number(record, record_size, "started", 0);
 		c->has_run = record_number(record, record_size, "run", 0) != 0;
-		if (c->pid > 0)
+		if (c->pid > 0 && record_is_current(record, record_size))
 			r = find_process(t, c);
+		else if (c->pid > 0)
+			end_with_boot(c);
 	}
 	if (r < 0) {
 		linux_container_forget(c);

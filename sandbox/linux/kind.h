@@ -13,6 +13,7 @@
 #include "io/base/arena.h"
 #include "io/base/list.h"
 #include "io/offload.h"
+#include "recovery/boot.h"
 #include "recovery/pin.h"
 #include "sandbox/linux/cgroup.h"
 #include "sandbox/linux/plan.h"
@@ -39,6 +40,7 @@ struct linux_kind {
 	struct cgroups *cgroups;
 	int pid1_program; /* memfd */
 	char *skeleton;	  /* the lowest layer of all containers */
+	char boot[BOOT_ID_SIZE];
 };
 
 extern struct linux_kind kind;
@@ -176,4 +178,6 @@ int control_error(const struct init_report *report, const char *what, struct err
 /* The value of key, in memory of the caller's buffer; false when it is not there. */
 bool record_find(const char *record, size_t size, const char *key, char *ret_value,
 		 size_t value_size);
+/* Whether its pids are of this boot. */
+bool record_is_current(const char *record, size_t size);
 int64_t record_number(const char *record, size_t size, const char *key, int64_t fallback);

@@ -45,7 +45,10 @@ static int linux_init(const struct sandboxer_env *env, struct error *err)
 	int r;
 
 	kind.env = *env;
-	r = embed_memfd("crisp-pid1", pid1_program, pid1_program_end, &kind.pid1_program, err);
+	r = boot_id(kind.boot, err);
+	if (r == 0)
+		r = embed_memfd("crisp-pid1", pid1_program, pid1_program_end, &kind.pid1_program,
+				err);
 	if (r == 0)
 		r = skeleton_make(env->root_dir, &kind.skeleton, err);
 	if (r == 0 && !(kind.cgroups = cgroups_probe(err)))

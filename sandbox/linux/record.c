@@ -30,6 +30,14 @@ bool record_find(const char *record, size_t size, const char *key, char *ret_val
 	return false;
 }
 
+bool record_is_current(const char *record, size_t size)
+{
+	char boot[BOOT_ID_SIZE];
+
+	/* older records do not say it */
+	return !record_find(record, size, "boot", boot, sizeof(boot)) || !strcmp(boot, kind.boot);
+}
+
 int64_t record_number(const char *record, size_t size, const char *key, int64_t fallback)
 {
 	char value[32];

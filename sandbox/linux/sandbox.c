@@ -242,7 +242,7 @@ void linux_sandbox_record(void *sandbox, struct buf *ret)
 {
 	const struct linux_sandbox *s = sandbox;
 
-	buf_printf(ret, "version=1\npid1=%d\npid1_started=%llu\n", s->pid1_pid,
+	buf_printf(ret, "version=1\nboot=%s\npid1=%d\npid1_started=%llu\n", kind.boot, s->pid1_pid,
 		   (unsigned long long)s->pid1_started);
 }
 
@@ -299,7 +299,7 @@ int linux_sandbox_recover(struct task *t, const struct sandbox_spec *spec, const
 	struct linux_sandbox *s = sandbox_new(spec);
 	int r = 0;
 
-	if (record_size) {
+	if (record_size && record_is_current(record, record_size)) {
 		s->pid1_pid = (pid_t)record_number(record, record_size, "pid1", 0);
 		s->pid1_started = (uint64_t)record_number(record, record_size, "pid1_started", 0);
 		r = find_up(t, s);

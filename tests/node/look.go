@@ -77,7 +77,8 @@ func (s *Server) Others() map[int]string {
 	return found
 }
 
-func mountsBelow(dir string) []string {
+// MountsBelow are mount points, the inner ones first.
+func MountsBelow(dir string) []string {
 	var mounts []string
 	for _, line := range mountinfo() {
 		if at := strings.Fields(line)[4]; strings.HasPrefix(at, dir+"/") {
@@ -228,25 +229,37 @@ func (s *Server) Leftovers(t testing.TB, before World, marks ...string) {
 	})
 }
 
-// RemoveParent removes a cgroup of the test's in all hierarchies, and reports what was left in it. A
-// server removes only cgroups that it made, never the parent that a caller named.
-func RemoveParent(t testing.TB, parent string) {
-	t.Helper()
-	found, _ := filepath.Glob("/sys/fs/cgroup" + parent)
-	nested, _ := filepath.Glob("/sys/fs/cgroup/*" + parent)
+// cgroups are a cgroup and those in it, in all hierarchies, the outer ones first.
+func cgroups(path string) []string {
+	found, _ := filepath.Glob("/sys/fs/cgroup" + path)
+	nested, _ := filepath.Glob("/sys/fs/cgroup/*" + path)
+	var dirs []string
 	for _, top := range append(found, nested...) {
-		var dirs []string
 		_ = filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
 				dirs = append(dirs, path)
 			}
 			return nil
 		})
-		for _, dir := range slices.Backward(dirs) {
-			if dir != top {
-				t.Errorf("cgroup left: %s", dir)
-			}
-			Eventually(t, 5*time.Second, func() error { return os.Remove(dir) })
+	}
+	return dirs
+}
+
+// RemoveCgroups removes a cgroup with all in it, as a reboot does. Nothing may run there.
+func RemoveCgroups(path string) {
+	for _, dir := range slices.Backward(cgroups(path)) {
+		_ = os.Remove(dir)
+	}
+}
+
+// RemoveParent removes a cgroup of the test's in all hierarchies, and reports what was left in it. A
+// server removes only cgroups that it made, never the parent that a caller named.
+func RemoveParent(t testing.TB, parent string) {
+	t.Helper()
+	for _, dir := range slices.Backward(cgroups(parent)) {
+		if !strings.HasSuffix(dir, parent) {
+			t.Errorf("cgroup left: %s", dir)
 		}
+		Eventually(t, 5*time.Second, func() error { return os.Remove(dir) })
 	}
 }

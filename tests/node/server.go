@@ -139,7 +139,7 @@ func (s *Server) stop(t testing.TB) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 	// two host mounts are the server's own (its pins); the temporary directory can't go with them
-	for _, m := range mountsBelow(s.Dir) {
+	for _, m := range MountsBelow(s.Dir) {
 		if err := unix.Unmount(m, unix.MNT_DETACH); err != nil {
 			t.Errorf("unmount %s: %v", m, err)
 		}
@@ -214,6 +214,17 @@ func (s *Server) Kill(t testing.TB) {
 	}
 	if !s.IsKept() {
 		s.ended <- <-s.ended
+	}
+}
+
+// KillOthers kills what a server that is gone has left, and waits until it has ended.
+func (s *Server) KillOthers() {
+	for pid := range s.Others() {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	for end := time.Now().Add(5 * time.Second); len(s.Others()) > 0 && time.Now().Before(end); {
+		ReapOrphans()
+		time.Sleep(time.Millisecond)
 	}
 }
 

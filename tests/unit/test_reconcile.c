@@ -97,15 +97,18 @@ static void intents_are_completed(void **state)
 
 static void commit_boot(struct task *t)
 {
-	assert_int_equal(boot_commit(t, s), 0);
+	struct store_batch batch = {0};
+
+	assert_int_equal(boot_note(&batch, &t->err), 0);
+	assert_int_equal(store_commit(t, s, &batch), 0);
 }
 
 static bool is_rebooted(void)
 {
-	bool rebooted = false;
+	enum boot boot;
 
-	assert_int_equal(boot_check(s, &rebooted, NULL), 0);
-	return rebooted;
+	assert_int_equal(boot_check(s, &boot, NULL), 0);
+	return boot == BOOT_OTHER;
 }
 
 static void reboot_is_noticed(void **state)
