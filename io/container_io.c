@@ -157,8 +157,6 @@ static size_t left_in_pipe(const struct stream *s)
 {
 	int n = 0;
 
-	if (s->has_hung_up)
-		return 0;
 	if (s->pipe_fd >= 0) /* until it hangs up, or has nothing */
 		return SIZE_MAX;
 	return s->fd >= 0 && ioctl(s->fd, FIONREAD, &n) == 0 && n > 0 ? (size_t)n : 0;
@@ -167,7 +165,11 @@ static size_t left_in_pipe(const struct stream *s)
 static int take_rest(struct task *t, struct stream *s)
 {
 	struct container_io *io = s->io;
-	size_t left = left_in_pipe(s);
+	size_t left;
+
+	/* it may have been opened again since, written to, and closed */
+	s->has_hung_up = false;
+	left = left_in_pipe(s);
 
 	while (left) {
 		ssize_t n = pump_take(s, left < PUMP_TURN ? left : PUMP_TURN);
@@ -240,15 +242,8 @@ int container_io_drain(struct task *t, struct container_io *io)
 	io->is_ending = true;
 	TRY(flush_rest(t, io));
 	TRY(commit_wait(t, io));
-	for (int i = 0; i < 2; i++) {
-		struct stream *s = &io->stream[i];
-
-		if (s->watch)
-			loop_watch_free(s->watch);
-		s->watch = NULL;
-		close_fd(take_fd(&s->fd));
-		close_fd(take_fd(&s->pipe_fd));
-	}
+	for (int i = 0; i < 2; i++)
+		pump_close_stream(&io->stream[i]);
 	pump_close_files(io);
 	io->stats.has_ended = true;
 	return 0;

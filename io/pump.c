@@ -472,12 +472,26 @@ static void forget_output(struct container_io *io)
 	give_back(io);
 }
 
+/* Somebody may have opened it again; if not, it is found hung up once more. */
+static void on_back(void *data)
+{
+	struct stream *s = data;
+
+	s->has_hung_up = false;
+	pump_take(s, PUMP_TURN);
+	pump_flush(s->io);
+}
+
 static void update_watch(struct stream *s)
 {
 	struct container_io *io = s->io;
 	bool want = s->watch && !s->has_hung_up && !io->is_draining && !io->is_spool_failing &&
 		    !pump_is_full(s);
 
+	if (s->watch && s->has_hung_up && !io->is_draining)
+		hangup_watch(&s->hangup, io->loop, s->fd, on_back, s);
+	else
+		hangup_forget(&s->hangup);
 	if (want == s->is_watching)
 		return;
 	s->is_watching = want;
@@ -609,6 +623,16 @@ void pump_begin(struct container_io *io)
 	loop_post(io->loop, &io->more);
 }
 
+void pump_close_stream(struct stream *s)
+{
+	if (s->watch)
+		loop_watch_free(s->watch);
+	s->watch = NULL;
+	hangup_forget(&s->hangup);
+	close_fd(take_fd(&s->fd));
+	close_fd(take_fd(&s->pipe_fd));
+}
+
 void pump_free(struct container_io *io)
 {
 	pump_close_files(io);
@@ -616,14 +640,8 @@ void pump_free(struct container_io *io)
 	loop_timer_stop(io->loop, &io->commit_timer);
 	loop_timer_stop(io->loop, &io->reopen_timer);
 	loop_work_cancel(&io->more);
-	for (int i = 0; i < 2; i++) {
-		struct stream *s = &io->stream[i];
-
-		if (s->watch)
-			loop_watch_free(s->watch);
-		close_fd(s->fd);
-		close_fd(s->pipe_fd);
-	}
+	for (int i = 0; i < 2; i++)
+		pump_close_stream(&io->stream[i]);
 	if (io->is_committing)
 		io->is_freed = true;
 	else

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "io/container_io.h"
+#include "io/hangup.h"
 #include "io/spool.h"
 #include "io/task.h"
 
@@ -22,6 +23,7 @@ struct stream {
 	int pipe_fd; /* between a terminal and its spool, else -1 */
 	struct loop_watch *watch;
 	bool is_watching, has_hung_up;
+	struct hangup hangup; /* while it has hung up: it may be opened again */
 	struct spool spool;
 	uint64_t logged;     /* the stream's bytes that need nothing more from us */
 	uint64_t scanned;    /* when this is the spool's end, only a line's beginning is left */
@@ -83,6 +85,8 @@ bool pump_is_committed(const struct container_io *io);
 /* The log is another file, of which the committed position does not know. */
 void pump_adopt_log(struct container_io *io, uint64_t inode, uint64_t size);
 
+/* The stream's descriptors are closed; nothing watches them any more. */
+void pump_close_stream(struct stream *s);
 /* At most max bytes from the pipe: how many, 0 at a hang-up, -EAGAIN when there is nothing or no
  * room for it; trouble is dealt with (is_spool_failing). */
 ssize_t pump_take(struct stream *s, size_t max);

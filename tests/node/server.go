@@ -285,3 +285,35 @@ func parentOf(pid int) int {
 	}
 	return 0
 }
+
+// Borrow is a copy of the server's only descriptor whose link in /proc fits.
+func (s *Server) Borrow(t testing.TB, fits func(link string) bool) *os.File {
+	t.Helper()
+	pid, err := s.Pid()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && fits(to) {
+			number, _ := strconv.Atoi(filepath.Base(link))
+			found = append(found, number)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d descriptors of the server fit", len(found))
+	}
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(process)
+	fd, err := unix.PidfdGetfd(process, found[0], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "borrowed")
+	t.Cleanup(func() { file.Close() })
+	return file
+}

@@ -814,19 +814,32 @@ static int start_tty(struct task *t, struct rig *rig)
 	return container_io_start(t, &spec, &rig->io);
 }
 
-static void terminal_goes_through_its_pipe(void **state)
+static int open_slave(int master)
 {
-	struct rig *rig = rig_new();
-	int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), slave, kept;
+	int slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
 	struct termios raw;
 
-	assert_true(master >= 0);
-	assert_int_equal(unlockpt(master), 0);
-	slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
 	assert_true(slave >= 0);
 	tcgetattr(slave, &raw);
 	cfmakeraw(&raw);
 	tcsetattr(slave, TCSANOW, &raw);
+	return slave;
+}
+
+static int open_master(void)
+{
+	int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	assert_true(master >= 0);
+	assert_int_equal(unlockpt(master), 0);
+	return master;
+}
+
+static void terminal_goes_through_its_pipe(void **state)
+{
+	struct rig *rig = rig_new();
+	int master = open_master(), slave = open_slave(master), kept;
+
 	rig->is_tty = true;
 	assert_int_equal(run(rig, make_fifos, NULL), 0);
 	assert_int_equal(rig->ends.container[1], -1);
@@ -853,6 +866,38 @@ static void terminal_goes_through_its_pipe(void **state)
 	assert_int_equal(run(rig, start_tty, NULL), 0);
 	assert_int_equal(run(rig, drain, NULL), 0);
 	assert_stream(rig->log, 0, "zero\none\ntwo\nthree\nfour\nfive\n");
+	rig_free(rig);
+}
+
+static void terminal_that_hung_up_comes_back(void **state)
+{
+	struct rig *rig = rig_new();
+	int master = open_master(), slave = open_slave(master);
+	uint64_t bytes = 0;
+
+	rig->is_tty = true;
+	assert_int_equal(run(rig, make_fifos, NULL), 0);
+	rig->ends.container[0] = fcntl(master, F_DUPFD_CLOEXEC, 0);
+	assert_int_equal(run(rig, start_tty, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		close(slave);
+		for (int k = 0; k < 5; k++)
+			run(NULL, nap, NULL);
+		slave = open_slave(master);
+		assert_int_equal(write(slave, "back\n", 5), 5);
+		bytes += 5;
+		WAIT_UNTIL(container_io_stats(rig->io).bytes[0] == bytes);
+	}
+	/* a hang-up that nobody had time to see the end of */
+	close(slave);
+	for (int k = 0; k < 5; k++)
+		run(NULL, nap, NULL);
+	slave = open_slave(master);
+	assert_int_equal(write(slave, "last", 4), 4);
+	close(slave);
+	assert_int_equal(run(rig, drain, NULL), 0);
+	assert_stream(rig->log, 0, "back\nback\nback\nlast\n");
+	close(master);
 	rig_free(rig);
 }
 
@@ -914,6 +959,7 @@ int main(void)
 		TEST(drain_takes_only_what_is_there),
 		TEST(hung_up_pipe_does_not_spin),
 		TEST(terminal_goes_through_its_pipe),
+		TEST(terminal_that_hung_up_comes_back),
 		TEST(fifos_are_what_the_container_needs),
 	};
 
