@@ -8,11 +8,17 @@
  *     children, and it records how they end (exit_records.h);
  *   - starts the server again when it dies.
  *
+ * SIGUSR2 has it execute the program at its path in its own place, so that a new version's keeper
+ * goes on with all of it: descriptors, exit records, signals, and the server, which stays its child
+ * and notices nothing. A child executes the same program first; if that can't take over (it is of a
+ * version that doesn't understand, or it is broken), the old keeper goes on and logs that. For a
+ * new server only, kill the server.
+ *
  * It allocates nothing after its start and has fixed tables, so that nothing on the node can make
  * it fail. Understood messages: FDSTORE=1 and FDSTOREREMOVE=1 with FDNAME= (FDPOLL= has no meaning
  * here: nothing is dropped by itself), READY=1 (passed on to $NOTIFY_SOCKET once), BARRIER=1, and
  * STOPPING=1. Only the server's own pid is listened to. A put beyond the limit of descriptors
- * (RLIMIT_NOFILE, at most KEEPER_FD_MAX) is dropped and logged.
+ * (RLIMIT_NOFILE, at most KEEPER_FD_MAX, less a few) is dropped and logged.
  *
  * If the keeper itself is killed, the server and all containers go on without it.
  */
@@ -29,8 +35,8 @@
  * before each new start. Executes the keeper, a small program within this one, which closes every
  * descriptor above 2; so it returns only if that failed, with 1, the reason logged.
  *
- * SIGTERM and SIGINT are passed on, and the keeper ends with the server; SIGHUP, SIGUSR1 and
- * SIGUSR2 are passed on. A server that exits (not: is killed) before any was ever ready isn't
+ * SIGTERM and SIGINT are passed on, and the keeper ends with the server; SIGHUP and SIGUSR1 are
+ * passed on. A server that exits (not: is killed) before any was ever ready isn't
  * started again, since something is wrong with its configuration. The keeper exits with the status
  * of the server, 128 + signal if it was killed.
  */
@@ -40,3 +46,12 @@ int keeper_main(char **argv, int restart_delay_ms);
  * inherits the server's program. */
 #define KEEPER_VARIABLE "CRISP_KEEPER"
 #define KEEPER_PROGRAM_FD 8
+
+/* From one keeper to the next, through keeper_main(): set in the environment when what it hands
+ * over (recovery/keeper/handover.h) is at the descriptor, for a trial or in earnest; and how a
+ * trial exits that could. */
+#define KEEPER_STATE_VARIABLE "CRISP_KEEPER_STATE"
+#define KEEPER_STATE_CHECK "check"
+#define KEEPER_STATE_TAKE "take"
+#define KEEPER_STATE_FD 9
+#define KEEPER_CAN_TAKE_OVER 117

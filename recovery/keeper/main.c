@@ -2,13 +2,13 @@
 /*
  * The keeper's program, embedded in crispd and linked to the C library only: crispd itself would
  * take ten times its private memory by merely loading its libraries. It is executed by
- * recovery/keeper.c. Peculiar: the table of kept descriptors is indexed by the descriptor's number,
- * so it needs no places of its own, and the new server gets them in rising order: dup2() to 6, 7, …
- * then never hits one that is still to be moved, since the n-th of them can't have a lower number.
+ * recovery/keeper.c. Peculiar: a new server gets the kept descriptors in rising order: dup2() to 6,
+ * 7, … then never hits one that is still to be moved, since the n-th of them can't have a lower
+ * number.
  *
  *     3 names, 4 exit records, 5 the server's end of the socket: fixed, as the server gets them
- *     6 our end, 7 signals: ours; 8 the server's program, inherited
- *     from 9 on: what is kept
+ *     6 our end, 7 signals, 9 what is handed over: ours; 8 the server's program, inherited
+ *     from 10 on: what is kept
  */
 #include "recovery/keeper.h"
 
@@ -38,6 +38,8 @@
 #include "io/base/log.h"
 #include "recovery/exit_records.h"
 #include "recovery/fdstore.h"
+#include "recovery/keeper/handover.h"
+#include "recovery/keeper/table.h"
 #include "recovery/proc_stat.h"
 
 enum {
@@ -46,27 +48,20 @@ enum {
 	SERVER_SOCKET_FD,
 	SOCKET_FD,
 	SIGNAL_FD,
-	FIRST_KEPT = KEEPER_PROGRAM_FD + 1
 };
 
 #define PASSED_FIXED 3 /* names, exits, socket */
-#define BUCKETS 16384
 #define MESSAGE_MAX 4096
 #define FDS_A_MESSAGE 253 /* SCM_MAX_FD */
 #define YOUNG_NS 1000000000
 #define DELAY_MAX_MS 1000
-
-struct kept {
-	char name[FDSTORE_NAME_MAX + 1]; /* "": nothing is kept at this number */
-	uint16_t next;			 /* in its bucket, 0: last */
-};
-
-static struct kept table[KEEPER_FD_MAX];
-static uint16_t buckets[BUCKETS];
-static int kept_end = FIRST_KEPT; /* all kept numbers are below */
+/* What a program may take to say that it can take over. */
+#define TRIAL_SECONDS 20
 
 static struct {
-	char **argv, **envp;
+	char **argv, **envp;	     /* the server's */
+	char **own_argv, **own_envp; /* to execute the keeper again */
+	char own_state[32];
 	const char *path; /* of the program */
 	char listen_pid[32], listen_fds[32];
 	struct exit_records *exits;
@@ -77,7 +72,10 @@ static struct {
 	int delay_ms;	     /* of the next young death */
 	bool was_ready, is_stopping, is_done;
 	int result;
-} keeper;
+	int next_program; /* may become the keeper's; -1: none */
+	pid_t trial;	  /* runs it to see whether it can, 0: none */
+	bool is_replaced; /* it can */
+} keeper = {.next_program = -1};
 
 static uint64_t now_ns(clockid_t clock)
 {
@@ -85,50 +83,6 @@ static uint64_t now_ns(clockid_t clock)
 
 	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* ---- the table ---- */
-
-static uint16_t *bucket_of(const char *name)
-{
-	uint32_t hash = 2166136261u;
-
-	for (; *name; name++)
-		hash = (hash ^ (unsigned char)*name) * 16777619u;
-	return &buckets[hash % BUCKETS];
-}
-
-static void forget_name(const char *name)
-{
-	uint16_t *link = bucket_of(name);
-
-	while (*link) {
-		uint16_t fd = *link;
-
-		if (strcmp(table[fd].name, name) != 0) {
-			link = &table[fd].next;
-			continue;
-		}
-		*link = table[fd].next;
-		table[fd].name[0] = '\0';
-		close(fd);
-	}
-}
-
-static void keep_fd(const char *name, int fd)
-{
-	uint16_t *bucket = bucket_of(name);
-
-	if (fd < FIRST_KEPT || fd >= KEEPER_FD_MAX) {
-		log_error("keeper: %s is not kept: more than %d descriptors", name, KEEPER_FD_MAX);
-		close(fd);
-		return;
-	}
-	memcpy(table[fd].name, name, strlen(name) + 1);
-	table[fd].next = *bucket;
-	*bucket = (uint16_t)fd;
-	if (fd >= kept_end)
-		kept_end = fd + 1;
 }
 
 /* ---- messages ---- */
@@ -199,9 +153,9 @@ static void keep_message_fds(struct message *m, const char *name)
 {
 	if (m->is_cut)
 		log_error("keeper: %s is not kept: too many descriptors are open", name);
-	forget_name(name);
+	table_forget(name);
 	for (size_t i = 0; i < m->fd_count; i++)
-		keep_fd(name, m->fds[i]);
+		table_keep(name, m->fds[i]);
 	m->fd_count = 0;
 }
 
@@ -224,7 +178,7 @@ static void obey(struct message *m)
 	else if (keep)
 		keep_message_fds(m, name);
 	else if (remove)
-		forget_name(name);
+		table_forget(name);
 }
 
 static void take_control(struct message *m, struct msghdr *header)
@@ -290,16 +244,14 @@ static void write_names(void)
 	off_t at = 0;
 	int count = 0;
 
-	for (int fd = FIRST_KEPT; fd < kept_end; fd++) {
-		size_t length = strlen(table[fd].name) + 1;
+	for (int fd = table_next(TABLE_FIRST); fd >= 0; fd = table_next(fd + 1)) {
+		size_t length = strlen(table_name(fd)) + 1;
 
-		if (length == 1)
-			continue;
 		if (used + length > sizeof(buffer)) {
 			at += pwrite(NAMES_FD, buffer, used, at);
 			used = 0;
 		}
-		memcpy(buffer + used, table[fd].name, length);
+		memcpy(buffer + used, table_name(fd), length);
 		used += length;
 		count++;
 	}
@@ -317,9 +269,7 @@ static void place_fds(void)
 
 	for (int fd = NAMES_FD; fd < NAMES_FD + PASSED_FIXED; fd++)
 		fcntl(fd, F_SETFD, 0);
-	for (int fd = FIRST_KEPT; fd < kept_end; fd++) {
-		if (!table[fd].name[0])
-			continue;
+	for (int fd = table_next(TABLE_FIRST); fd >= 0; fd = table_next(fd + 1)) {
 		if (fd == to)
 			fcntl(fd, F_SETFD, 0);
 		else
@@ -330,7 +280,7 @@ static void place_fds(void)
 
 static void become_server(void)
 {
-	int program = fcntl(KEEPER_PROGRAM_FD, F_DUPFD_CLOEXEC, kept_end);
+	int program = fcntl(KEEPER_PROGRAM_FD, F_DUPFD_CLOEXEC, table_end());
 
 	snprintf(keeper.listen_pid, sizeof(keeper.listen_pid), "LISTEN_PID=%d", getpid());
 	place_fds();
@@ -399,6 +349,113 @@ static void lose_server(int status)
 		    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), delay);
 }
 
+/* ---- another program in our place ---- */
+
+/* Everything stays open over an execution, or nothing that is kept does. */
+static void set_inherited(bool is_inherited)
+{
+	if (!is_inherited) {
+		syscall(SYS_close_range, NAMES_FD, ~0u, CLOSE_RANGE_CLOEXEC);
+		return;
+	}
+	for (int fd = NAMES_FD; fd < TABLE_FIRST; fd++)
+		fcntl(fd, F_SETFD, 0);
+	for (int fd = table_next(TABLE_FIRST); fd >= 0; fd = table_next(fd + 1))
+		fcntl(fd, F_SETFD, 0);
+}
+
+static int write_state(struct error *err)
+{
+	struct handover h = {
+		.server = keeper.server,
+		.delay_ms = keeper.delay_ms,
+		.was_ready = keeper.was_ready,
+		.started_at = keeper.started_at,
+		.start_at = keeper.start_at,
+	};
+
+	memcpy(&h.old_signals, &keeper.old_signals, sizeof(h.old_signals));
+	return handover_write(&h, err);
+}
+
+/* Returns if it can't be executed. */
+static void execute_next(const char *state)
+{
+	snprintf(keeper.own_state, sizeof(keeper.own_state), "%s=%s", KEEPER_STATE_VARIABLE, state);
+	set_inherited(true);
+	syscall(SYS_execveat, keeper.next_program, "", keeper.own_argv, keeper.own_envp,
+		AT_EMPTY_PATH);
+}
+
+static void drop_next(void)
+{
+	if (keeper.next_program >= 0)
+		close(keeper.next_program);
+	keeper.next_program = -1;
+	if (keeper.trial)
+		kill(keeper.trial, SIGKILL);
+	/* give its memory back */
+	if (ftruncate(KEEPER_STATE_FD, 0) < 0)
+		log_error("keeper: empty what is handed over: %s", strerror(errno));
+}
+
+/* A program is executed in our place only after a child that executed the very same one, with all
+ * that we have, said that it can take over. */
+static void try_next_program(void)
+{
+	struct error err = {0};
+
+	drop_next();
+	keeper.next_program = open(keeper.path, O_PATH | O_CLOEXEC);
+	if (keeper.next_program < 0) {
+		log_error("keeper: not replaced: open %s: %s", keeper.path, strerror(errno));
+		return;
+	}
+	if (write_state(&err) < 0) {
+		log_error("%s; not replaced", err.text);
+		return;
+	}
+	keeper.trial = fork();
+	if (keeper.trial == 0) {
+		sigprocmask(SIG_SETMASK, &keeper.old_signals, NULL);
+		alarm(TRIAL_SECONDS);
+		execute_next(KEEPER_STATE_CHECK);
+		_exit(127);
+	}
+	if (keeper.trial < 0) {
+		log_error("keeper: not replaced: %s", strerror(errno));
+		keeper.trial = 0;
+	}
+}
+
+static void end_trial(int status)
+{
+	keeper.trial = 0;
+	if (keeper.next_program < 0 || keeper.is_stopping)
+		return;
+	keeper.is_replaced = WIFEXITED(status) && WEXITSTATUS(status) == KEEPER_CAN_TAKE_OVER;
+	if (keeper.is_replaced)
+		return;
+	drop_next();
+	log_error("keeper: not replaced: %s can't take over (%s %d), so this one goes on",
+		  keeper.path, WIFSIGNALED(status) ? "signal" : "exit code",
+		  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+static void replace_self(void)
+{
+	struct error err = {0};
+
+	keeper.is_replaced = false;
+	if (write_state(&err) == 0) {
+		execute_next(KEEPER_STATE_TAKE);
+		error_errno(&err, errno, "execute %s", keeper.path);
+		set_inherited(false);
+	}
+	log_error("keeper: not replaced: %s", err.text);
+	drop_next();
+}
+
 /* ---- children and signals ---- */
 
 static void record(pid_t pid, int status)
@@ -427,6 +484,8 @@ static void reap_children(void)
 		status = exit_record_status(&info);
 		if (info.si_pid == keeper.server)
 			lose_server(status);
+		else if (info.si_pid == keeper.trial)
+			end_trial(status);
 		else
 			record(info.si_pid, status);
 		waitpid(info.si_pid, NULL, 0);
@@ -442,6 +501,10 @@ static void take_signals(void)
 
 		if (sig == SIGCHLD)
 			continue;
+		if (sig == SIGUSR2) {
+			try_next_program();
+			continue;
+		}
 		if (sig == SIGTERM || sig == SIGINT)
 			keeper.is_stopping = true;
 		if (keeper.server)
@@ -454,10 +517,24 @@ static void take_signals(void)
 
 /* ---- start ---- */
 
+/* fd: SIGNAL_FD, or -1 to make it. */
+static int take_signals_by(int fd, struct error *err)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	for (const int *s = (const int[]){SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, 0};
+	     *s; s++)
+		sigaddset(&signals, *s);
+	if (sigprocmask(SIG_BLOCK, &signals, NULL) < 0 ||
+	    signalfd(fd, &signals, SFD_CLOEXEC | SFD_NONBLOCK) != SIGNAL_FD)
+		return error_errno(err, errno, "keeper: signals");
+	return 0;
+}
+
 static int open_fixed(struct error *err)
 {
 	int pair[2], fd, one = 1;
-	sigset_t signals;
 
 	if (memfd_create("crisp-names", MFD_CLOEXEC) != NAMES_FD)
 		return error_errno(err, errno, "keeper: memory for names");
@@ -467,17 +544,40 @@ static int open_fixed(struct error *err)
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) < 0 ||
 	    setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) < 0)
 		return error_errno(err, errno, "keeper: socket");
-	sigemptyset(&signals);
-	for (const int *s = (const int[]){SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, 0};
-	     *s; s++)
-		sigaddset(&signals, *s);
-	sigprocmask(SIG_BLOCK, &signals, &keeper.old_signals);
-	if (signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK) != SIGNAL_FD)
-		return error_errno(err, errno, "keeper: signals");
+	sigprocmask(SIG_BLOCK, NULL, &keeper.old_signals);
+	TRY(take_signals_by(-1, err));
 	if (fcntl(KEEPER_PROGRAM_FD, F_SETFD, FD_CLOEXEC) < 0)
 		return error_errno(err, errno, "keeper: the server's program");
+	if (memfd_create("crisp-keeper-state", MFD_CLOEXEC) != KEEPER_STATE_FD)
+		return error_errno(err, errno, "keeper: memory to hand over");
 	if (fd != EXITS_FD || pair[0] != SERVER_SOCKET_FD || pair[1] != SOCKET_FD)
 		return error_set(err, ERR_INTERNAL, "keeper: descriptors are not where expected");
+	return 0;
+}
+
+/* What the keeper before us, in this process, had. is_trial: it is another process, which goes on.
+ */
+static int take_over(bool is_trial, struct error *err)
+{
+	struct handover h;
+
+	TRY(handover_check(&h, err));
+	keeper.exits = exit_records_map(EXITS_FD, err);
+	if (!keeper.exits)
+		return -(int)err->code;
+	if (is_trial)
+		exit(KEEPER_CAN_TAKE_OVER);
+	TRY(take_signals_by(SIGNAL_FD, err));
+	handover_take(&h);
+	set_inherited(false);
+	keeper.server = h.server;
+	keeper.delay_ms = h.delay_ms;
+	keeper.was_ready = h.was_ready;
+	keeper.started_at = h.started_at;
+	keeper.start_at = h.start_at;
+	memcpy(&keeper.old_signals, &h.old_signals, sizeof(h.old_signals));
+	drop_next();
+	log_info("the keeper was replaced and goes on");
 	return 0;
 }
 
@@ -502,8 +602,9 @@ static void raise_fd_limit(void)
 
 static bool is_for_us(const char *variable)
 {
-	static const char *const names[] = {"LISTEN_PID",    "LISTEN_FDS", "LISTEN_FDNAMES",
-					    "NOTIFY_SOCKET", "FDSTORE",	   KEEPER_VARIABLE};
+	static const char *const names[] = {"LISTEN_PID",	  "LISTEN_FDS", "LISTEN_FDNAMES",
+					    "NOTIFY_SOCKET",	  "FDSTORE",	KEEPER_VARIABLE,
+					    KEEPER_STATE_VARIABLE};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (value_of(variable, names[i]))
@@ -514,14 +615,19 @@ static bool is_for_us(const char *variable)
 static void make_environment(void)
 {
 	static char names[] = "LISTEN_FDNAMES=crisp-names:crisp-exits:crisp-keeper";
-	size_t count = 0, kept = 0;
+	size_t count = 0, kept = 0, own = 0;
 
 	while (environ[count])
 		count++;
 	keeper.envp = xcalloc(count + 4, sizeof(char *));
-	for (size_t i = 0; i < count; i++)
+	keeper.own_envp = xcalloc(count + 2, sizeof(char *));
+	for (size_t i = 0; i < count; i++) {
 		if (!is_for_us(environ[i]))
 			keeper.envp[kept++] = environ[i];
+		if (!value_of(environ[i], KEEPER_STATE_VARIABLE))
+			keeper.own_envp[own++] = environ[i];
+	}
+	keeper.own_envp[own] = keeper.own_state;
 	keeper.envp[kept++] = keeper.listen_pid;
 	keeper.envp[kept++] = keeper.listen_fds;
 	keeper.envp[kept] = names;
@@ -556,6 +662,26 @@ static bool read_orders(void)
 }
 
 /* argv: the server's, with --keep after the first, so that ps shows what was asked for. */
+static void make_arguments(int argc, char **argv)
+{
+	keeper.own_argv = argv;
+	keeper.argv = xcalloc((size_t)argc, sizeof(char *));
+	keeper.argv[0] = argv[0];
+	memcpy(keeper.argv + 1, argv + 2, ((size_t)argc - 2) * sizeof(char *));
+}
+
+static int start(struct error *err)
+{
+	const char *state = getenv(KEEPER_STATE_VARIABLE);
+
+	raise_fd_limit();
+	table_init();
+	if (state)
+		return take_over(strcmp(state, KEEPER_STATE_CHECK) == 0, err);
+	close_inherited();
+	return open_fixed(err);
+}
+
 int main(int argc, char **argv)
 {
 	struct error err = {0};
@@ -567,21 +693,22 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NAME, "crispd-keeper");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signal(SIGPIPE, SIG_IGN);
-	close_inherited();
-	raise_fd_limit();
-	argv[1] = argv[0];
-	keeper.argv = argv + 1;
+	make_arguments(argc, argv);
 	make_environment();
-	if (open_fixed(&err) < 0) {
+	if (start(&err) < 0) {
 		log_error("%s", err.text);
 		return 1;
 	}
+	/* also before us */
+	reap_children();
 	while (!keeper.is_done) {
 		if (!keeper.server && now_ns(CLOCK_MONOTONIC) >= keeper.start_at)
 			start_server();
 		wait_for_something();
 		take_messages();
 		take_signals();
+		if (keeper.is_replaced)
+			replace_self();
 	}
 	return keeper.result;
 }

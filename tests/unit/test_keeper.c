@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A keeper with a server that is this program again (--server): it talks to the test over a socket,
- * does what it is told, and is killed. With --keeper this program is the keeper alone.
+ * does what it is told, and is killed. With --keeper this program is the keeper alone; with --keep
+ * it was executed in a keeper's place.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -127,6 +128,21 @@ static void do_check_many(struct server *s)
 	}
 }
 
+/* How many of them came, the first ones. */
+static void do_count_many(struct server *s)
+{
+	char name[FDSTORE_NAME_MAX + 1];
+	int n = 0;
+
+	for (; n < MANY; n++) {
+		cleanup_close int fd = (many_name(name, n), fdstore_take(s->fs, name));
+
+		if (fd < 0)
+			break;
+	}
+	snprintf(s->reply, TEXT_MAX, "%d", n);
+}
+
 /* A child that the server leaves behind when it dies; ends with 5 on SIGTERM. */
 static void on_orphan_term(int sig)
 {
@@ -145,7 +161,7 @@ static void do_orphan(struct server *s)
 	sigprocmask(SIG_BLOCK, &term, &old);
 	pid = fork();
 	if (pid == 0) {
-		close_range(3, ~0u, 0);
+		close_range(0, ~0u, 0);
 		signal(SIGTERM, on_orphan_term);
 		sigprocmask(SIG_SETMASK, &old, NULL);
 		for (;;)
@@ -243,6 +259,8 @@ static void obey(struct task *t, struct server *s, char *command)
 		do_many(t, s);
 	} else if (strcmp(command, "check-many") == 0) {
 		do_check_many(s);
+	} else if (strcmp(command, "count-many") == 0) {
+		do_count_many(s);
 	} else if (strcmp(command, "orphan") == 0) {
 		do_orphan(s);
 	} else if (strcmp(command, "own") == 0) {
@@ -318,6 +336,39 @@ static int keeper_alone(char **argv)
 	return keeper_main(args, atoi(argv[2]));
 }
 
+/* What may be wrong with a program that shall replace the keeper is what the file DIR/wrong says.
+ */
+static void go_wrong(const char *in_dir)
+{
+	static const uint32_t newer = 99;
+	char path[128], wrong[16] = "";
+	cleanup_close int fd = -1;
+
+	snprintf(path, sizeof(path), "%s/wrong", in_dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, wrong, sizeof(wrong) - 1) < 0)
+		return;
+	if (strcmp(wrong, "version") == 0)
+		/* behind its magic */
+		(void)!pwrite(KEEPER_STATE_FD, &newer, sizeof(newer), 8);
+	else if (strcmp(wrong, "cut") == 0)
+		(void)!ftruncate(KEEPER_STATE_FD, 100);
+	else if (strcmp(wrong, "lost") == 0)
+		close_range(KEEPER_STATE_FD + 1, ~0u, 0);
+	else if (strcmp(wrong, "hangs") == 0)
+		pause();
+}
+
+/* argv: the program, --keep, --server, directory, the server's option or NULL. */
+static int keeper_again(char **argv)
+{
+	const char *orders = getenv(KEEPER_VARIABLE);
+	char *args[] = {argv[0], argv[2], argv[3], argv[4], NULL};
+
+	go_wrong(argv[3]);
+	return keeper_main(args, orders ? atoi(orders) : KEEPER_DELAY_AUTO);
+}
+
 /* ---- the test's side ---- */
 
 static char dir[] = "/tmp/crisp-test-keeper-XXXXXX";
@@ -326,11 +377,23 @@ static char self[4096];
 struct kept_server {
 	pid_t keeper, server;
 	int listener, channel;
+	int log; /* the keeper's */
 };
 
-/* program is executed as keeper; option: what the server exits with at once, or NULL. */
-static struct kept_server start(const char *program, int delay_ms, const char *option)
+static char *path_in(const char *name)
 {
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return path;
+}
+
+/* program is executed as keeper; option: what the server exits with at once, or NULL; fds: the
+ * limit of its descriptors, 0 for ours. */
+static struct kept_server start_limited(const char *program, int delay_ms, const char *option,
+					rlim_t fds)
+{
+	struct rlimit limit = {.rlim_cur = fds, .rlim_max = fds};
 	struct sockaddr_un address = address_in(dir);
 	struct kept_server k = {.channel = -1};
 	char delay[16];
@@ -340,12 +403,22 @@ static struct kept_server start(const char *program, int delay_ms, const char *o
 	k.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(k.listener, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(listen(k.listener, 8), 0);
+	k.log = open(path_in("log"), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	assert_true(k.log >= 0);
 	k.keeper = fork();
 	if (k.keeper == 0) {
+		dup2(k.log, 2);
+		if (fds)
+			setrlimit(RLIMIT_NOFILE, &limit);
 		execl(program, program, "--keeper", delay, dir, option, NULL);
 		_exit(89);
 	}
 	return k;
+}
+
+static struct kept_server start(const char *program, int delay_ms, const char *option)
+{
+	return start_limited(program, delay_ms, option, 0);
 }
 
 static bool is_readable(int fd, int timeout_ms)
@@ -404,7 +477,52 @@ static int end(struct kept_server *k, int sig)
 	assert_true(WIFEXITED(status));
 	close_fd(k->channel);
 	close(k->listener);
+	close(k->log);
+	unlink(path_in("log"));
 	return WEXITSTATUS(status);
+}
+
+static int count_in_log(const struct kept_server *k, const char *text)
+{
+	static char log[1 << 20];
+	ssize_t n = pread(k->log, log, sizeof(log) - 1, 0);
+	int count = 0;
+
+	log[n < 0 ? 0 : n] = '\0';
+	for (const char *at = log; (at = strstr(at, text)); at++)
+		count++;
+	return count;
+}
+
+/* Some things of the keeper show in its log only. */
+static void await_log(const struct kept_server *k, const char *text, int count)
+{
+	for (int i = 0; i < 20000 && count_in_log(k, text) < count; i++)
+		usleep(1000);
+	assert_int_equal(count_in_log(k, text), count);
+}
+
+static void replace_keeper(const struct kept_server *k, int count)
+{
+	assert_int_equal(kill(k->keeper, SIGUSR2), 0);
+	await_log(k, "keeper was replaced", count);
+}
+
+/* In kB. */
+static long memory_of(pid_t pid)
+{
+	char path[32], line[128];
+	long kb = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		sscanf(line, "VmSize: %ld", &kb);
+	fclose(file);
+	assert_true(kb > 0);
+	return kb;
 }
 
 static int keeper_fds(const struct kept_server *k)
@@ -464,12 +582,17 @@ static void three_thousand_come_back(void **state)
 {
 	struct kept_server k = start(self, 0, NULL);
 	int before;
+	long memory;
 
 	await_server(&k);
 	before = keeper_fds(&k);
+	memory = memory_of(k.keeper);
 	ok(&k, "many");
 	kill_server(&k);
 	await_server(&k);
+	assert_int_equal(keeper_fds(&k), before + MANY);
+	assert_int_equal(memory_of(k.keeper), memory);
+	replace_keeper(&k, 1);
 	assert_int_equal(keeper_fds(&k), before + MANY);
 	ok(&k, "check-many");
 	kill_server(&k);
@@ -647,10 +770,10 @@ static void copy_file(const char *from, const char *to)
 
 static void runs_on_without_its_file(void **state)
 {
-	char copy[64];
+	char copy[128];
 	struct kept_server k;
 
-	snprintf(copy, sizeof(copy), "%s/copy", dir);
+	snprintf(copy, sizeof(copy), "%s", path_in("copy"));
 	copy_file(self, copy);
 	k = start(copy, 0, NULL);
 	await_server(&k);
@@ -659,6 +782,192 @@ static void runs_on_without_its_file(void **state)
 	kill_server(&k);
 	await_server(&k);
 	assert_string_equal(ask(&k, "take one"), "=text");
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void replaced_keeper_goes_on(void **state)
+{
+	struct kept_server k = start(self, 0, NULL);
+	char running[TEXT_MAX + 8], ended[TEXT_MAX + 8], command[64], want[TEXT_MAX] = "=";
+	pid_t server;
+	int pid, tries = 0, fds;
+
+	await_server(&k);
+	fds = keeper_fds(&k);
+	snprintf(ended, sizeof(ended), "find %s", ask(&k, "own"));
+	snprintf(running, sizeof(running), "find %s", ask(&k, "orphan"));
+	ok(&k, "put one text");
+	ok(&k, "append 0;");
+	strcat(want, "0;");
+	server = k.server;
+	for (int i = 1; i <= 3; i++) {
+		replace_keeper(&k, i);
+		/* it is the same server, and is listened to */
+		snprintf(command, sizeof(command), "append %d;", i);
+		ok(&k, command);
+		strcat(want, command + strlen("append "));
+	}
+	await_keeper_fds(&k, fds + 3);
+	assert_int_equal(kill(server, 0), 0);
+	ok(&k, "put two text");
+	assert_int_equal(kill(k.keeper, SIGHUP), 0);
+	assert_string_equal(hear(&k), "hup");
+	kill_server(&k);
+	await_server(&k);
+	/* an orphan from before ends under the third keeper */
+	pid = atoi(running + strlen("find "));
+	assert_int_equal(kill(pid, SIGTERM), 0);
+	while (kill(pid, 0) == 0 && tries++ < 5000)
+		usleep(1000);
+	replace_keeper(&k, 4);
+	assert_memory_equal(ask(&k, running), "1 5 0 ", 6);
+	assert_memory_equal(ask(&k, ended), "1 6 0 ", 6);
+	assert_string_equal(ask(&k, "take one"), "=text");
+	assert_string_equal(ask(&k, "take two"), "=text");
+	assert_string_equal(ask(&k, "take shared.r"), want);
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+/* Deaths of servers and messages at any moment of a replacement. */
+static void deaths_while_it_is_replaced_lose_nothing(void **state)
+{
+	struct kept_server k = start(self, 0, NULL);
+	char command[64], want[TEXT_MAX] = "=";
+
+	for (int i = 0; i < 20; i++) {
+		await_server(&k);
+		assert_int_equal(kill(k.keeper, SIGUSR2), 0);
+		usleep((unsigned)i * 700);
+		snprintf(command, sizeof(command), "put pipe-%d text-%d", i, i);
+		ok(&k, command);
+		snprintf(command, sizeof(command), "append %d;", i);
+		ok(&k, command);
+		strcat(want, command + strlen("append "));
+		kill_server(&k);
+	}
+	await_server(&k);
+	assert_string_equal(ask(&k, "take shared.r"), want);
+	for (int i = 0; i < 20; i++) {
+		snprintf(command, sizeof(command), "take pipe-%d", i);
+		snprintf(want, sizeof(want), "=text-%d", i);
+		assert_string_equal(ask(&k, command), want);
+	}
+	assert_true(count_in_log(&k, "keeper was replaced") > 0);
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void replacing_keeps_the_delay(void **state)
+{
+	struct kept_server k = start(self, 400, NULL);
+	uint64_t began;
+
+	await_server(&k);
+	began = now_ms();
+	kill_server(&k);
+	replace_keeper(&k, 1);
+	await_server(&k);
+	assert_true(now_ms() - began >= 400);
+	assert_false(is_readable(k.listener, 100));
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void write_file(const char *path, const char *text)
+{
+	cleanup_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+static void bad_program_does_not_replace_it(void **state)
+{
+	static const char *const wrongs[] = {"version", "cut", "lost"};
+	char copy[128], wrong[128], fresh[128];
+	struct kept_server k;
+	int refused = 0;
+
+	snprintf(copy, sizeof(copy), "%s", path_in("copy"));
+	snprintf(wrong, sizeof(wrong), "%s", path_in("wrong"));
+	snprintf(fresh, sizeof(fresh), "%s", path_in("fresh"));
+	copy_file(self, copy);
+	k = start(copy, 0, NULL);
+	await_server(&k);
+	ok(&k, "put one text");
+	for (size_t i = 0; i < sizeof(wrongs) / sizeof(*wrongs); i++) {
+		write_file(wrong, wrongs[i]);
+		assert_int_equal(kill(k.keeper, SIGUSR2), 0);
+		await_log(&k, "not replaced", ++refused);
+	}
+	assert_int_equal(count_in_log(&k, "of version 99"), 1);
+	/* one that hangs gives way to the next */
+	write_file(wrong, "hangs");
+	assert_int_equal(kill(k.keeper, SIGUSR2), 0);
+	usleep(50000);
+	unlink(wrong);
+	replace_keeper(&k, 1);
+	unlink(copy);
+	assert_int_equal(kill(k.keeper, SIGUSR2), 0);
+	await_log(&k, "not replaced", ++refused);
+	for (int i = 0; i < 2; i++) {
+		if (i == 0)
+			write_file(fresh, "no program");
+		else
+			copy_file("/bin/true", fresh);
+		assert_int_equal(rename(fresh, copy), 0);
+		assert_int_equal(kill(k.keeper, SIGUSR2), 0);
+		await_log(&k, "not replaced", ++refused);
+	}
+	ok(&k, "put two text");
+	copy_file(self, fresh);
+	assert_int_equal(rename(fresh, copy), 0);
+	replace_keeper(&k, 2);
+	kill_server(&k);
+	await_server(&k);
+	assert_string_equal(ask(&k, "take one"), "=text");
+	assert_string_equal(ask(&k, "take two"), "=text");
+	unlink(copy);
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void full_keeper_goes_on(void **state)
+{
+	struct kept_server k = start_limited(self, 0, NULL, 200);
+	int kept;
+
+	await_server(&k);
+	ok(&k, "many");
+	kill_server(&k);
+	await_server(&k);
+	kept = atoi(ask(&k, "count-many"));
+	assert_in_range(kept, 100, 200);
+	assert_int_equal(count_in_log(&k, "is not kept"), MANY - kept);
+	replace_keeper(&k, 1);
+	kill_server(&k);
+	await_server(&k);
+	/* then there is place again */
+	ok(&k, "sweep");
+	ok(&k, "put one text");
+	kill_server(&k);
+	await_server(&k);
+	assert_string_equal(ask(&k, "take one"), "=text");
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+static void young_deaths_wait_longer_each_time(void **state)
+{
+	struct kept_server k = start(self, KEEPER_DELAY_AUTO, NULL);
+
+	/* 0, 10, 20, 40, 80 ms */
+	for (uint64_t least = 0; least <= 80; least = least ? 2 * least : 10) {
+		uint64_t began;
+
+		await_server(&k);
+		began = now_ms();
+		kill_server(&k);
+		assert_true(is_readable(k.listener, 20000));
+		/* both clocks are cut to whole milliseconds */
+		assert_true(now_ms() - began + 1 >= least);
+	}
+	await_server(&k);
 	assert_int_equal(end(&k, SIGTERM), 7);
 }
 
@@ -722,11 +1031,19 @@ int main(int argc, char **argv)
 		test(wrong_configuration_ends_it),
 		test(delays_are_kept),
 		test(runs_on_without_its_file),
+		test(replaced_keeper_goes_on),
+		test(deaths_while_it_is_replaced_lose_nothing),
+		test(replacing_keeps_the_delay),
+		test(bad_program_does_not_replace_it),
+		test(full_keeper_goes_on),
+		test(young_deaths_wait_longer_each_time),
 	};
 
 	if (argc > 2 && strcmp(argv[1], "--server") == 0)
 		return server_main(argv + 2);
 	if (argc > 3 && strcmp(argv[1], "--keeper") == 0)
 		return keeper_alone(argv);
+	if (argc > 3 && strcmp(argv[1], "--keep") == 0)
+		return keeper_again(argv);
 	return RUN_GROUP(tests, group_setup, group_teardown);
 }
