@@ -252,6 +252,28 @@ static void *sandbox_decode(const void *bytes, size_t size, struct error *err)
 	return config;
 }
 
+/* A copy of the message as it would come from the store. */
+static void *repack(const ProtobufCMessage *message)
+{
+	struct buf bytes CLEANUP(buf_done) = {0};
+	size_t size = protobuf_c_message_get_packed_size(message);
+
+	bytes.length = protobuf_c_message_pack(message, (uint8_t *)buf_reserve(&bytes, size));
+	return protobuf_c_message_unpack(message->descriptor, NULL, bytes.length,
+					 (uint8_t *)bytes.data);
+}
+
+static void *sandbox_blank(const char *id)
+{
+	SandboxConfig config = RUNTIME__V1__POD_SANDBOX_CONFIG__INIT;
+	Runtime__V1__PodSandboxMetadata metadata = RUNTIME__V1__POD_SANDBOX_METADATA__INIT;
+
+	metadata.name = metadata.uid = (char *)id;
+	metadata.namespace_ = (char *)"damaged";
+	config.metadata = &metadata;
+	return repack(&config.base);
+}
+
 static void sandbox_free(void *config)
 {
 	runtime__v1__pod_sandbox_config__free_unpacked(config, NULL);
@@ -268,6 +290,18 @@ static void *container_decode(const void *bytes, size_t size, struct error *err)
 		return NULL;
 	}
 	return config;
+}
+
+static void *container_blank(const char *id)
+{
+	ContainerConfig config = RUNTIME__V1__CONTAINER_CONFIG__INIT;
+	Runtime__V1__ContainerMetadata metadata = RUNTIME__V1__CONTAINER_METADATA__INIT;
+	Runtime__V1__ImageSpec image = RUNTIME__V1__IMAGE_SPEC__INIT;
+
+	metadata.name = (char *)id;
+	config.metadata = &metadata;
+	config.image = &image;
+	return repack(&config.base);
 }
 
 static void container_free(void *config)
@@ -583,11 +617,25 @@ static int security_spec(struct arena *arena, const ContainerConfig *config,
 	return capabilities_of(arena, s, ret, err);
 }
 
+static int stop_signal_of(const ContainerConfig *config, const struct image *image)
+{
+	int signal = translate_signal(config->stop_signal);
+
+	if (!signal && image && is_set(image->config.stop_signal))
+		signal = translate_signal_name(image->config.stop_signal);
+	return signal ? signal : SIGTERM;
+}
+
 static int container_spec(struct arena *arena, const struct container *c, const struct image *image,
 			  struct container_spec *ret, struct error *err)
 {
 	const ContainerConfig *config = c->config;
 
+	ret->has_tty = config->tty;
+	ret->has_stdin = config->stdin;
+	ret->stop_signal = stop_signal_of(config, image);
+	if (!image)
+		return 0;
 	TRY(argv_of(arena, config, image, &ret->argv, err));
 	TRY(env_of(arena, c, config, image, &ret->envp, err));
 	TRY(security_spec(arena, config, sandbox_namespaces(c->sandbox->config), image, ret, err));
@@ -600,13 +648,6 @@ static int container_spec(struct arena *arena, const struct container *c, const 
 		ret->devices[ret->device_count++] = (struct device_spec){
 			config->devices[i]->host_path, config->devices[i]->container_path,
 			config->devices[i]->permissions};
-	ret->has_tty = config->tty;
-	ret->has_stdin = config->stdin;
-	ret->stop_signal = translate_signal(config->stop_signal);
-	if (!ret->stop_signal && is_set(image->config.stop_signal))
-		ret->stop_signal = translate_signal_name(image->config.stop_signal);
-	if (!ret->stop_signal)
-		ret->stop_signal = SIGTERM;
 	if (config->linux)
 		resources_of(arena, config->linux->resources, &ret->resources);
 	return 0;
@@ -668,10 +709,12 @@ static int sandbox_files(const struct sandbox *sb, struct error *err)
 
 const struct front_end cri_front_end = {
 	.sandbox_decode = sandbox_decode,
+	.sandbox_blank = sandbox_blank,
 	.sandbox_free = sandbox_free,
 	.sandbox_spec = sandbox_spec,
 	.sandbox_files = sandbox_files,
 	.container_decode = container_decode,
+	.container_blank = container_blank,
 	.container_free = container_free,
 	.container_name = container_name,
 	.container_spec = container_spec,

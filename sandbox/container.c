@@ -21,19 +21,35 @@
 #define REASON_START "StartError"
 #define REASON_UNKNOWN "Unknown"
 
+static const struct image *image_of(const struct container *c)
+{
+	return c->is_damaged ? NULL : image_by_id(c->node->images, c->image_id);
+}
+
+int container_check_whole(const struct container *c, struct error *err)
+{
+	if (c->is_damaged)
+		return error_set(err, ERR_PRECONDITION,
+				 "container %s: the store's record of it is damaged; remove it",
+				 c->id);
+	if (c->is_partial)
+		return error_set(err, ERR_PRECONDITION,
+				 "container %s: its image %s is damaged or gone; import that again "
+				 "and restart the server, or create the container anew",
+				 c->id, c->image_id);
+	return container_check_handle(c, err);
+}
+
 int container_make_spec(struct arena *arena, struct container *c, struct container_spec *ret,
 			struct error *err)
 {
-	const struct image *image = image_by_id(c->node->images, c->image_id);
+	const struct image *image = image_of(c);
 
-	if (!image)
-		return error_set(err, ERR_PRECONDITION,
-				 "container %s: its image %s is gone; create it anew", c->id,
-				 c->image_id);
 	ret->id = c->id;
 	ret->sandbox_id = c->sandbox->id;
 	ret->upper = arena_printf(arena, "%s/upper", c->root_dir);
 	ret->work = arena_printf(arena, "%s/work", c->root_dir);
+	c->is_partial = !image;
 	TRY(c->node->front->container_spec(arena, c, image, ret, err));
 	c->stop_signal = ret->stop_signal;
 	c->has_tty = ret->has_tty;
@@ -302,7 +318,7 @@ int container_start(struct task *t, struct node *n, const char *id)
 		return error_set(&t->err, ERR_PRECONDITION,
 				 "container %s: its sandbox %s is not ready", c->id,
 				 c->sandbox->id);
-	TRY(container_check_handle(c, &t->err));
+	TRY(container_check_whole(c, &t->err));
 	r = bring_up(t, c, &ends);
 	fifo_ends_close(&ends);
 	return r < 0 ? start_failed(t, c, r) : 0;
@@ -360,7 +376,7 @@ static int finish(struct task *t, struct container *c)
 
 	if (c->handle)
 		TRY(c->sandbox->kind->container_wait(t, c->handle, &e));
-	if (e.never_ran)
+	if (e.never_ran && image_of(c))
 		return take_start_back(t, c);
 	TRY(container_drain_io(t, c));
 	describe_exit(c, &e);
@@ -481,15 +497,37 @@ static int recover_handle(struct task *t, struct container *c, const void *recor
 						   &c->handle);
 }
 
+/* It runs by its row, but what the kind recorded of its process is damaged: nobody would ever see
+ * its end. */
+static int end_lost(struct task *t, struct container *c)
+{
+	log_error("container %s: the record of its process is damaged, so it is ended", c->id);
+	TRY(c->sandbox->kind->container_kill_all(t, c->handle));
+	TRY(container_drain_io(t, c));
+	c->exit_code = 255;
+	c->finished_at = realtime_ns();
+	set_text(&c->reason, REASON_UNKNOWN);
+	set_text(&c->message, "the record of its process was damaged, so it was ended");
+	TRY(container_set_state(t, c, CONTAINER_EXITED));
+	container_drop_io(t, c);
+	task_event_set(&c->exited);
+	return 0;
+}
+
 int container_adopt(struct task *t, struct container *c, const struct buf *record)
 {
+	enum container_life life;
+
 	TRY(recover_handle(t, c, record->data, record->length));
 	if (c->state != CONTAINER_RUNNING)
 		return 0;
 	/* without its pipes it still runs, and still ends */
 	if (container_reopen_io(t, c) < 0)
 		log_error("container %s: output from before is lost: %s", c->id, t->err.text);
-	if (c->sandbox->kind->container_life(c->handle) != LIFE_EXITED)
+	life = c->sandbox->kind->container_life(c->handle);
+	if (life == LIFE_CREATED)
+		return end_lost(t, c);
+	if (life == LIFE_RUNNING)
 		return 0;
 	/* at once, so that nobody who waits for the container finds it running */
 	if (finish(t, c) < 0)

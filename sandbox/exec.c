@@ -92,7 +92,7 @@ static int start(struct task *t, struct node *n, const char *container_id,
 	TRY(container_acquire(t, n, container_id, &c));
 	if (c->state != CONTAINER_RUNNING)
 		return error_set(&t->err, ERR_PRECONDITION, "container %s is not running", c->id);
-	TRY(container_check_handle(c, &t->err));
+	TRY(container_check_whole(c, &t->err));
 	ret->container = container_ref(c);
 	begin_intent(n, ret);
 	return c->sandbox->kind->container_exec(t, c->handle, &spec, stdio, wait_intent, ret,

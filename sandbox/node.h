@@ -91,6 +91,8 @@ struct container {
 	struct task_event exited; /* set once it is EXITED and that is durable */
 	struct io_position position;
 	bool has_position;
+	bool is_damaged; /* its row was: all that it can is end and be removed */
+	bool is_partial; /* the same, since its image is damaged or gone */
 	bool is_removed;
 	int refs;
 };
@@ -99,13 +101,18 @@ struct container {
 struct front_end {
 	/* NULL with err set when the bytes are damaged. */
 	void *(*sandbox_decode)(const void *bytes, size_t size, struct error *err);
+	/* What stands for a damaged one; only the id is known. */
+	void *(*sandbox_blank)(const char *id);
 	void (*sandbox_free)(void *config);
 	int (*sandbox_spec)(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,
 			    struct error *err);
 	void *(*container_decode)(const void *bytes, size_t size, struct error *err);
+	void *(*container_blank)(const char *id);
 	void (*container_free)(void *config);
 	/* Its name within the sandbox, malloc'ed. */
 	char *(*container_name)(const void *config);
+	/* image: NULL when it is damaged or gone; then the spec has only what the container's end
+	 * needs. */
 	int (*container_spec)(struct arena *arena, const struct container *c,
 			      const struct image *image, struct container_spec *ret,
 			      struct error *err);
@@ -131,9 +138,11 @@ struct node {
 	struct map sandbox_names, container_names;
 	struct reconcile *reconcile; /* intents of an earlier life, until they are seen to */
 	size_t unsettled;	     /* sandboxes that recovery has not seen yet */
-	struct map records; /* id → struct buf: kinds' records, between load and recovery */
-	bool is_rebooted;   /* the rows are of an earlier boot: their change could not be written */
-	bool is_boot_open;  /* and this boot is not noted yet */
+	struct map records;   /* id → struct buf: kinds' records, between load and recovery */
+	struct map strangers; /* ids of rows that this build can't use, which keep what is theirs */
+	bool is_incomplete;   /* some rows could not be read */
+	bool is_rebooted;  /* the rows are of an earlier boot: their change could not be written */
+	bool is_boot_open; /* and this boot is not noted yet */
 };
 
 /* Fills env from the other members, for the kinds' init. */

@@ -37,6 +37,11 @@ static void make_id(char *id)
 	id[ID_SIZE - 1] = 0;
 }
 
+bool id_is_valid(const char *id)
+{
+	return id && strlen(id) == ID_SIZE - 1 && strspn(id, "0123456789abcdef") == ID_SIZE - 1;
+}
+
 struct sandbox *sandbox_new(struct node *n, const char *id)
 {
 	struct sandbox *sb = xnew(struct sandbox);

@@ -6,6 +6,9 @@
 #include "sandbox/node.h"
 #include "store/db.h"
 
+struct sandbox_row;
+struct container_row;
+
 /* New objects with one reference, not in the maps; id may be NULL for a random one. */
 struct sandbox *sandbox_new(struct node *n, const char *id);
 struct container *container_new(struct node *n, struct sandbox *sb, const char *id);
@@ -27,6 +30,18 @@ void container_write_later(struct container *c);
 /* The sandboxer of a RuntimeClass handler, or NULL. */
 const struct sandboxer *node_kind(const struct node *n, const char *handler);
 
+/* 64 lower hex digits, as every id that we gave: nothing else may become a path. */
+bool id_is_valid(const char *id);
+
+/* load.c: what a kind recorded, until recovery takes it; record_drop() frees it. */
+/* What is wrong with a row, or NULL; ret_config is NULL when it can't be read. */
+const char *sandbox_row_damage(const struct front_end *front, const struct sandbox_row *row,
+			       void **ret_config);
+const char *container_row_damage(const struct front_end *front, const struct container_row *row,
+				 void **ret_config);
+struct buf *record_take(struct node *n, const char *id);
+void record_drop(struct buf *record);
+
 static inline void cleanup_arena_fn(struct arena **a)
 {
 	arena_free(*a);
@@ -39,6 +54,8 @@ int sandbox_teardown(struct task *t, struct sandbox *sb);
 int container_teardown(struct task *t, struct container *c);
 /* A running container without a handle is one whose recovery failed: ERR_UNAVAILABLE. */
 int container_check_handle(const struct container *c, struct error *err);
+/* That, and that its spec says all that a start or an exec must know: ERR_PRECONDITION. */
+int container_check_whole(const struct container *c, struct error *err);
 /* Ends it if it runs and waits for that. The caller must not hold the queue. */
 int container_end(struct task *t, struct container *c, uint64_t grace_ms);
 

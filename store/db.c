@@ -10,6 +10,8 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
@@ -264,10 +266,47 @@ static int lock_root(const char *root_dir, int *ret_fd, struct error *err)
 	return 0;
 }
 
+/* SQLite takes an empty file for a new database, and would begin anew beside what the old one knew.
+ */
+static int check_emptied(const struct store *s, const char *root_dir, struct error *err)
+{
+	cleanup_free char *images = xasprintf("%s/images", root_dir);
+	struct stat st;
+
+	if (stat(s->path, &st) < 0 || st.st_size || access(images, F_OK) < 0)
+		return 0;
+	return error_set(err, ERR_INTERNAL,
+			 "open %s: it is damaged (emptied, since %s is there); restore it, or move "
+			 "it away to begin anew",
+			 s->path, images);
+}
+
+/* Ids must not be given twice; where the last one can't be read, time is above all of them. */
+static void find_next_intent(struct store *s)
+{
+	struct error ignored;
+
+	if (query_int(&s->writer, "SELECT coalesce(max(id), 0) + 1 FROM intents", &s->next_intent,
+		      &ignored) < 0)
+		s->next_intent = (int64_t)time(NULL) * 1000000;
+}
+
+/* For the message to a crisp that is older; not worth failing for. */
+static void note_version(struct connection *c)
+{
+	cleanup_free char *last = NULL;
+
+	if (get_meta(c, "crisp_version", &last, NULL) == 0 && last && !strcmp(last, CRISP_VERSION))
+		return;
+	(void)exec(c, "write to",
+		   "INSERT OR REPLACE INTO meta (key, value) VALUES ('crisp_version', "
+		   "'" CRISP_VERSION "')",
+		   NULL);
+}
+
 static int open_writer(struct store *s, struct error *err)
 {
 	struct connection *c = &s->writer;
-	cleanup_free char *last = NULL;
 	char pragmas[256];
 	/* SQLite gives the WAL the same mode */
 	int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -283,13 +322,8 @@ static int open_writer(struct store *s, struct error *err)
 		 APPLICATION_ID, WAL_KEEP);
 	TRY(exec(c, "open", pragmas, err));
 	TRY(db_migrate(c, steps, SCHEMA_VERSION, err));
-	TRY(query_int(c, "SELECT coalesce(max(id), 0) + 1 FROM intents", &s->next_intent, err));
-	TRY(get_meta(c, "crisp_version", &last, err));
-	if (!last || strcmp(last, CRISP_VERSION))
-		TRY(exec(c, "write to",
-			 "INSERT OR REPLACE INTO meta (key, value) VALUES ('crisp_version', "
-			 "'" CRISP_VERSION "')",
-			 err));
+	find_next_intent(s);
+	note_version(c);
 	return 0;
 }
 
@@ -311,7 +345,7 @@ struct store *store_open(struct loop *l, const char *root_dir, struct error *err
 	s->lock_fd = -1;
 	s->path = xasprintf("%s/crisp.db", root_dir);
 	if (make_root(root_dir, err) < 0 || lock_root(root_dir, &s->lock_fd, err) < 0 ||
-	    open_writer(s, err) < 0 ||
+	    check_emptied(s, root_dir, err) < 0 || open_writer(s, err) < 0 ||
 	    open_connection(&s->reader, s->path, SQLITE_OPEN_READONLY, err) < 0)
 		goto fail;
 	commit_init(s);
@@ -430,7 +464,7 @@ int db_scan(struct store *s, const struct table *table,
 		rc = read_keys(c, table->keys[i], &keys);
 	if (rc != SQLITE_OK) {
 		db_error(&why, c, rc, "read");
-		if (!keys.count) {
+		if (!keys.count && (rc & 0xff) != SQLITE_CORRUPT) {
 			free(keys.ids);
 			return error_copy(err, &why);
 		}

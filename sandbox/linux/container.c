@@ -223,6 +223,7 @@ void linux_container_record(void *container, struct buf *ret)
 		   "version=1\nboot=%s\npid=%d\nstarted=%llu\nrun=%d\nuid=%u\ngid=%u\nhome=%s\n",
 		   kind.boot, c->pid, (unsigned long long)c->started, c->has_run, c->user.uid,
 		   c->user.gid, c->user.home ?: "/");
+	buf_printf(ret, "cgroup=%s\n", c->cgroup);
 	/* one a line, since there may be many */
 	buf_printf(ret, "groups=%zu\n", c->user.group_count);
 	for (size_t i = 0; i < c->user.group_count; i++)
@@ -247,6 +248,16 @@ static void read_user(struct linux_container *c, const char *record, size_t size
 		snprintf(key, sizeof(key), "group%lld", (long long)i);
 		c->user.groups[i] = (gid_t)record_number(record, size, key, 0);
 	}
+}
+
+/* The spec of a damaged pod doesn't know its parent. */
+static void read_cgroup(struct linux_container *c, const char *record, size_t size)
+{
+	cleanup_free char *path = xmalloc(size + 1);
+
+	if (record_find(record, size, "cgroup", path, size + 1) &&
+	    cgroup_path_check(path, NULL) == 0)
+		c->cgroup = arena_strdup(c->arena, path);
 }
 
 static void set_exited(struct linux_container *c)
@@ -341,6 +352,7 @@ int linux_container_recover(struct task *t, void *sandbox, const struct containe
 
 	if (record_size) {
 		read_user(c, record, record_size);
+		read_cgroup(c, record, record_size);
 		c->pid = (pid_t)record_number(record, record_size, "pid", 0);
 		c->started = (uint64_t)record_number(record, record_size, "started", 0);
 		c->has_run = record_number(record, record_size, "run", 0) != 0;

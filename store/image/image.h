@@ -66,8 +66,8 @@ struct image_limits {
 
 /*
  * Opens ROOT/images (made with mode 0700), loads all rows, drops rows whose directory is missing
- * and directories without a row, and what an import left behind. Blocks; at start only. s must stay
- * open as long as the image store.
+ * and directories without a row, and what an import left behind; says what it drops and why.
+ * Blocks; at start only. s must stay open as long as the image store.
  */
 struct image_store *image_store_open(struct loop *l, struct store *s, const char *root_dir,
 				     struct error *err);
@@ -123,7 +123,8 @@ int image_tag(struct task *t, struct image_store *st, const char *id, const char
 
 /*
  * Keeps the image's layers for a holder (a container id), once for a pair. ERR_NOT_FOUND when the
- * id is unknown. No row: holders hold again after a restart.
+ * id is unknown. No row: holders hold again after a restart. Of a damaged image the layers that
+ * are left are kept, which something may be running on; ERR_NOT_FOUND is returned then, too.
  */
 int image_hold(struct image_store *st, const char *id, const char *holder, struct error *err);
 /* Ends all holds of the holder; layers that nobody needs then go in the background. */

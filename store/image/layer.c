@@ -368,7 +368,7 @@ int layer_collect(struct task *t, struct image_store *st)
 	int r = 0;
 
 	task_shield(t, 1);
-	while (r == 0 && !list_is_empty(&st->unused))
+	while (r == 0 && !st->is_incomplete && !list_is_empty(&st->unused))
 		r = layer_remove(t, st, list_first(&st->unused, struct layer, unused));
 	task_shield(t, -1);
 	return r;

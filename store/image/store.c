@@ -141,6 +141,16 @@ static void list_layers(struct image_entry *e)
 		img->layers.items[img->layers.count++] = arena_strdup(e->arena, e->layers[i]->path);
 }
 
+static void take_layers(struct image_entry *e, struct layer *const *layers, size_t count)
+{
+	e->layer_count = count;
+	e->layers = xcalloc(count + 1, sizeof(*e->layers));
+	for (size_t i = 0; i < count; i++) {
+		e->layers[i] = layers[i];
+		layer_take(layers[i]);
+	}
+}
+
 /* Takes the layers; in no map yet. */
 static struct image_entry *entry_new(const char *config, size_t n, struct layer *const *layers,
 				     size_t layer_count, struct error *err)
@@ -160,12 +170,7 @@ static struct image_entry *entry_new(const char *config, size_t n, struct layer 
 	e->image.config_json = memcpy(arena_alloc(e->arena, n + 1), config, n);
 	e->image.config_length = n;
 	e->image.size = n;
-	e->layer_count = layer_count;
-	e->layers = xcalloc(layer_count + 1, sizeof(*e->layers));
-	for (size_t i = 0; i < layer_count; i++) {
-		e->layers[i] = layers[i];
-		layer_take(layers[i]);
-	}
+	take_layers(e, layers, layer_count);
 	list_layers(e);
 	return e;
 }
@@ -188,13 +193,18 @@ static void unmap_names(struct image_store *st, struct image_entry *e)
 	names_done(&e->image.repo_digests);
 }
 
+static void drop_layers(struct image_store *st, struct layer *const *layers, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		layer_drop(st, layers[i]);
+}
+
 /* Out of the store; its layers become unused. */
 static void entry_forget(struct image_store *st, struct image_entry *e)
 {
 	unmap_names(st, e);
 	map_remove(&st->images, e->image.id);
-	for (size_t i = 0; i < e->layer_count; i++)
-		layer_drop(st, e->layers[i]);
+	drop_layers(st, e->layers, e->layer_count);
 	image_unref(&e->image);
 }
 
@@ -465,6 +475,17 @@ int image_remove(struct task *t, struct image_store *st, const char *ref)
 	return layer_collect(t, st);
 }
 
+/* Its row goes too, unless it was imported again. The commit queue is held. */
+static int remove_damaged(struct task *t, struct image_store *st, struct image_entry *e)
+{
+	if (!map_get(&st->images, e->image.id))
+		TRY(store_image_delete(t, st->db, e->image.id));
+	map_remove(&st->damaged, e->image.id);
+	drop_layers(st, e->layers, e->layer_count);
+	image_unref(&e->image);
+	return 0;
+}
+
 int image_sweep(struct task *t, struct image_store *st)
 {
 	{
@@ -479,29 +500,45 @@ int image_sweep(struct task *t, struct image_store *st)
 			if (e->image.is_removed && !e->holds)
 				TRY(remove_entry(t, st, e));
 		}
+		map_for_each(slot, &st->damaged) {
+			struct image_entry *e = slot->value;
+
+			if (!e->holds)
+				TRY(remove_damaged(t, st, e));
+		}
 	}
 	return layer_collect(t, st);
 }
 
 /* --- holders --- */
 
-int image_hold(struct image_store *st, const char *id, const char *holder, struct error *err)
+static void add_hold(struct image_store *st, struct image_entry *e, const char *holder)
 {
-	struct image_entry *e = map_get(&st->images, id);
 	struct holder *h = map_get(&st->holders, holder);
 
-	if (!e || e->is_dropping)
-		return error_set(err, ERR_NOT_FOUND, "image %s is not there", id);
 	if (!h) {
 		h = xnew(struct holder);
 		map_put(&st->holders, holder, h);
 	}
 	for (size_t i = 0; i < h->count; i++)
 		if (h->entries[i] == e)
-			return 0;
+			return;
 	h->entries = xrealloc(h->entries, (h->count + 1) * sizeof(struct image_entry *));
 	h->entries[h->count++] = e;
 	e->holds++;
+}
+
+int image_hold(struct image_store *st, const char *id, const char *holder, struct error *err)
+{
+	struct image_entry *e = map_get(&st->images, id);
+	struct image_entry *damaged = map_get(&st->damaged, id);
+
+	if (damaged)
+		add_hold(st, damaged, holder);
+	if (!e || e->is_dropping)
+		return error_set(err, ERR_NOT_FOUND, "image %s is %s", id,
+				 damaged ? "damaged; import it again" : "not there");
+	add_hold(st, e, holder);
 	return 0;
 }
 
@@ -539,56 +576,82 @@ static int load_layer(void *data, const struct layer_row *row)
 	struct loader *ld = data;
 	struct stat sb;
 
-	if (!digest_is_valid(row->chain_id) ||
+	if (!row->chain_id || !digest_is_valid(row->chain_id) ||
 	    fstatat(ld->st->layers_fd, digest_hex(row->chain_id), &sb, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    !S_ISDIR(sb.st_mode)) {
-		log_warning("layer %s has no directory: images on it must be imported again",
-			    row->chain_id);
-		batch_layer_delete(&ld->broken, row->chain_id);
+		log_error("layer %.80s has no directory: images on it must be imported again",
+			  row->chain_id ? row->chain_id : "(none)");
+		if (row->chain_id)
+			batch_layer_delete(&ld->broken, row->chain_id);
 		return 0;
 	}
 	layer_load(ld->st, row->chain_id, row->size_bytes, row->inodes);
 	return 0;
 }
 
-/* The layers of the chain ids; false when one is missing. */
+/* Those layers of the chain ids that are there; false when one is missing. */
 static bool find_layers(struct image_store *st, const char *chain_ids, struct layer **layers,
 			size_t *ret_count)
 {
 	cleanup_free char *copy = xstrdup(chain_ids ? chain_ids : "");
 	char *rest = copy, *line;
+	bool is_whole = true;
 	size_t n = 0;
 
 	while ((line = strsep(&rest, "\n"))) {
-		if (n == IMAGE_LAYERS_MAX || !(layers[n] = map_get(&st->layers, line)))
-			return false;
-		n++;
+		if (n < IMAGE_LAYERS_MAX && (layers[n] = map_get(&st->layers, line)))
+			n++;
+		else
+			is_whole = false;
 	}
 	*ret_count = n;
-	return true;
+	return is_whole;
+}
+
+/* What is left of an image is kept as long as a container needs it, and its row with it, so that a
+ * restart does the same. */
+static void load_damaged(struct image_store *st, const struct image_row *row,
+			 struct layer *const *layers, size_t count, const char *why)
+{
+	struct image_entry *e = xnew(struct image_entry);
+
+	log_error("image %.80s (%s) is damaged: %s; import it again", row->id,
+		  row->repo_tags ? row->repo_tags : "", why);
+	e->image.refs = 1;
+	e->image.is_removed = true;
+	e->arena = arena_new(SIZE_MAX);
+	e->image.id = arena_strdup(e->arena, row->id);
+	take_layers(e, layers, count);
+	map_put(&st->damaged, e->image.id, e);
+}
+
+static struct image_entry *load_whole(struct image_store *st, const struct image_row *row,
+				      struct layer *const *layers, size_t count, struct error *err)
+{
+	struct image_entry *e = entry_new(row->config, row->config_size, layers, count, err);
+
+	if (!e || !strcmp(e->image.id, row->id))
+		return e;
+	error_set(err, ERR_INTERNAL, "its configuration has another digest");
+	drop_layers(st, layers, count);
+	image_unref(&e->image);
+	return NULL;
 }
 
 static int load_image(void *data, const struct image_row *row)
 {
-	struct loader *ld = data;
+	struct image_store *st = ((struct loader *)data)->st;
 	struct layer *layers[IMAGE_LAYERS_MAX];
-	struct image_entry *e = NULL;
 	struct error err = {.text = "a layer is missing"};
+	struct image_entry *e = NULL;
 	size_t n;
 
-	if (find_layers(ld->st, row->chain_ids, layers, &n))
-		e = entry_new(row->config, row->config_size, layers, n, &err);
-	if (e && strcmp(e->image.id, row->id) != 0) {
-		error_set(&err, ERR_INTERNAL, "its configuration has another digest");
-		for (size_t i = 0; i < n; i++)
-			layer_drop(ld->st, layers[i]);
-		image_unref(&e->image);
-		e = NULL;
-	}
+	if (!row->id)
+		return 0;
+	if (find_layers(st, row->chain_ids, layers, &n) && row->config)
+		e = load_whole(st, row, layers, n, &err);
 	if (!e) {
-		log_warning("image %s (%s) is dropped: %s", row->id,
-			    row->repo_tags ? row->repo_tags : "", err.text);
-		batch_image_delete(&ld->broken, row->id);
+		load_damaged(st, row, layers, n, err.text);
 		return 0;
 	}
 	e->manifest_digest = xstrdup_null(row->manifest_digest);
@@ -597,8 +660,8 @@ static int load_image(void *data, const struct image_row *row)
 	e->image.is_removed = row->is_removed;
 	names_split(&e->image.repo_tags, row->repo_tags);
 	names_split(&e->image.repo_digests, row->repo_digests);
-	map_put(&ld->st->images, e->image.id, e);
-	map_names(ld->st, e);
+	map_put(&st->images, e->image.id, e);
+	map_names(st, e);
 	return 0;
 }
 
@@ -677,8 +740,11 @@ static int sweep_leftovers(struct image_store *st, struct error *err)
 	for (size_t i = 0; i < names.count && r == 0; i++) {
 		snprintf(chain_id, sizeof(chain_id), DIGEST_PREFIX "%s", names.items[i]);
 		fs_random_name(name);
-		if (!map_get(&st->layers, chain_id) &&
-		    renameat(st->layers_fd, names.items[i], st->ingest_fd, name) < 0)
+		if (map_get(&st->layers, chain_id) || st->is_incomplete)
+			continue;
+		log_warning("layer %s is nobody's, as an import that was killed leaves it: removed",
+			    names.items[i]);
+		if (renameat(st->layers_fd, names.items[i], st->ingest_fd, name) < 0)
 			r = error_errno(err, errno, "move the unknown layer %s away",
 					names.items[i]);
 	}
@@ -700,16 +766,26 @@ static int sweep_leftovers(struct image_store *st, struct error *err)
 static void on_broken_deleted(void *data, int result, const struct error *err)
 {
 	if (result < 0)
-		log_warning("rows of broken images stay: %s", err->text);
+		log_warning("rows of missing layers stay: %s", err->text);
+}
+
+/* Whose layers can't be told from nobody's then, so all of them stay. */
+static int report_skipped(struct image_store *st, int result, const struct error *err)
+{
+	if (result <= 0)
+		return result;
+	log_error("no layer is removed until this is repaired by crisp fsck --fix: %s", err->text);
+	st->is_incomplete = true;
+	return 0;
 }
 
 static int load_rows(struct image_store *st, struct error *err)
 {
 	struct loader ld = {.st = st};
-	int r = store_layer_each(st->db, load_layer, &ld, err);
+	int r = report_skipped(st, store_layer_each(st->db, load_layer, &ld, err), err);
 
 	if (r == 0)
-		r = store_image_each(st->db, load_image, &ld, err);
+		r = report_skipped(st, store_image_each(st->db, load_image, &ld, err), err);
 	if (r == 0 && ld.broken.first)
 		store_commit_later(st->db, &ld.broken, on_broken_deleted, NULL);
 	store_batch_done(&ld.broken);
@@ -751,6 +827,8 @@ void image_store_free(struct image_store *st)
 		return;
 	map_for_each(slot, &st->images)
 		image_unref(&((struct image_entry *)slot->value)->image);
+	map_for_each(slot, &st->damaged)
+		image_unref(&((struct image_entry *)slot->value)->image);
 	map_for_each(slot, &st->layers)
 		layer_free(st, slot->value);
 	map_for_each(slot, &st->holders) {
@@ -758,6 +836,7 @@ void image_store_free(struct image_store *st)
 		free(slot->value);
 	}
 	map_done(&st->images);
+	map_done(&st->damaged);
 	map_done(&st->names);
 	map_done(&st->layers);
 	map_done(&st->holders);

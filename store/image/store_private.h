@@ -46,10 +46,12 @@ struct image_store {
 	struct unpacker *unpacker;
 	struct image_limits limits;
 	struct map images;  /* id → image_entry */
+	struct map damaged; /* the same, of images that lack something: for their holders only */
 	struct map names;   /* tag or digest reference → image_entry */
 	struct map layers;  /* chain id → layer */
 	struct map holders; /* id → holder */
 	struct list unused;
+	bool is_incomplete;	  /* some row could not be read */
 	struct task_mutex commit; /* rows and names change under it */
 	struct task_cond changed; /* some layer's state */
 	uint64_t bytes, inodes;	  /* of all layers that are READY */

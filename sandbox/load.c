@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows into objects, without touching the world. Peculiar: a damaged row costs only what it is
+ * about. As long as its id is known it becomes an object that can be stopped and removed, by a
+ * configuration that says nothing; else it is left alone, for crisp fsck. Both are logged.
+ */
+#include "sandbox/priv.h"
+
+#include <string.h>
+
+#include "io/base/alloc.h"
+#include "io/base/log.h"
+#include "recovery/reconcile.h"
+#include "store/containers.h"
+#include "store/sandboxes.h"
+#include "store/streams.h"
+
+#define REASON_DAMAGED "Damaged"
+
+static void keep_record(struct node *n, const char *id, const void *record, size_t size)
+{
+	struct buf *b = xnew(struct buf);
+
+	buf_append(b, record, size);
+	map_put(&n->records, id, b);
+}
+
+struct buf *record_take(struct node *n, const char *id)
+{
+	return map_remove(&n->records, id);
+}
+
+void record_drop(struct buf *b)
+{
+	if (!b)
+		return;
+	buf_done(b);
+	free(b);
+}
+
+static enum sandbox_state sandbox_state_of(const struct node *n, int state)
+{
+	if (state == SANDBOX_READY && n->is_rebooted)
+		return SANDBOX_NOTREADY;
+	return state >= SANDBOX_CREATING && state <= SANDBOX_REMOVING ? (enum sandbox_state)state
+								      : SANDBOX_NOTREADY;
+}
+
+const char *sandbox_row_damage(const struct front_end *front, const struct sandbox_row *row,
+			       void **ret_config)
+{
+	*ret_config =
+		row->config ? front->sandbox_decode(row->config, row->config_size, NULL) : NULL;
+	if (!*ret_config)
+		return "its configuration can't be read";
+	if (row->state < SANDBOX_CREATING || row->state > SANDBOX_REMOVING)
+		return "its state is none";
+	return row->name ? NULL : "it has no name";
+}
+
+const char *container_row_damage(const struct front_end *front, const struct container_row *row,
+				 void **ret_config)
+{
+	*ret_config =
+		row->config ? front->container_decode(row->config, row->config_size, NULL) : NULL;
+	if (!*ret_config)
+		return "its configuration can't be read";
+	if (row->state < CONTAINER_CREATING || row->state > CONTAINER_REMOVING)
+		return "its state is none";
+	return row->image_id ? NULL : "it has no image";
+}
+
+static struct sandbox *new_sandbox(struct node *n, const char *id, const char *name)
+{
+	struct sandbox *sb = sandbox_new(n, id);
+
+	sb->kind = node_kind(n, "");
+	sb->state = SANDBOX_NOTREADY;
+	sb->name = xstrdup(name ? name : sb->id);
+	return sb;
+}
+
+static int load_sandbox(void *data, const struct sandbox_row *row)
+{
+	struct node *n = data;
+	const struct sandboxer *kind = row->kind ? sandboxer_find(row->kind) : NULL;
+	const char *damage;
+	struct sandbox *sb;
+
+	if (!id_is_valid(row->id)) {
+		log_error("sandbox row %.64s: that is no id; crisp fsck --fix removes it",
+			  row->id ? row->id : "(none)");
+		return 0;
+	}
+	if (!kind) {
+		log_error("sandbox %s is left alone: this build has no sandboxer %.32s", row->id,
+			  row->kind ? row->kind : "(none)");
+		map_put(&n->strangers, row->id, n);
+		return 0;
+	}
+	sb = new_sandbox(n, row->id, row->name);
+	damage = sandbox_row_damage(n->front, row, &sb->config);
+	sb->kind = kind;
+	sb->state = sandbox_state_of(n, row->state);
+	sb->handler = xstrdup(row->handler ? row->handler : "");
+	sb->created_at = row->created_at;
+	buf_append(&sb->config_bytes, row->config, row->config_size);
+	if (!sb->config) {
+		sb->config = n->front->sandbox_blank(sb->id);
+		if (sb->state == SANDBOX_READY)
+			sb->state = SANDBOX_NOTREADY;
+	}
+	if (damage)
+		log_error("sandbox %s is damaged: %s; remove it", sb->id, damage);
+	keep_record(n, sb->id, row->record, row->record_size);
+	sandbox_enter(sb);
+	sandbox_unref(sb);
+	return 0;
+}
+
+/* Something must have what is left of a pod, to be removed by. */
+static struct sandbox *load_orphan(struct node *n, const struct container_row *row)
+{
+	const char *id = id_is_valid(row->sandbox_id) ? row->sandbox_id : NULL;
+	struct sandbox *sb = new_sandbox(n, id, NULL);
+
+	log_error("container %s: its sandbox %.64s is lost; remove what is listed as sandbox %s",
+		  row->id, row->sandbox_id ? row->sandbox_id : "(none)", sb->id);
+	sb->handler = xstrdup("");
+	sb->config = n->front->sandbox_blank(sb->id);
+	keep_record(n, sb->id, NULL, 0);
+	sandbox_enter(sb);
+	sandbox_unref(sb);
+	return sb;
+}
+
+static void set_damaged(struct container *c, const char *damage)
+{
+	log_error("container %s is damaged: %s; remove it", c->id, damage);
+	c->is_damaged = true;
+	if (c->state != CONTAINER_CREATED && c->state != CONTAINER_EXITED)
+		return;
+	c->state = CONTAINER_EXITED;
+	free(c->reason);
+	free(c->message);
+	c->reason = xstrdup(REASON_DAMAGED);
+	c->message = xasprintf("%s; remove it", damage);
+}
+
+static void fill_container(struct container *c, const struct container_row *row)
+{
+	c->state = row->state >= CONTAINER_CREATING && row->state <= CONTAINER_REMOVING
+			   ? (enum container_state)row->state
+			   : CONTAINER_EXITED;
+	c->created_at = row->created_at;
+	c->started_at = row->started_at;
+	c->finished_at = row->finished_at;
+	c->exit_code = row->exit_code;
+	c->reason = xstrdup_null(row->reason);
+	c->message = xstrdup_null(row->message);
+	if (row->log_path && row->log_path[0] == '/')
+		c->log_path = xstrdup(row->log_path);
+	c->image_id = xstrdup(row->image_id ? row->image_id : "");
+	c->image_ref = xstrdup(row->image_ref ? row->image_ref : c->image_id);
+	buf_append(&c->config_bytes, row->config, row->config_size);
+}
+
+static int load_container(void *data, const struct container_row *row)
+{
+	struct node *n = data;
+	struct sandbox *sb = row->sandbox_id ? map_get(&n->sandboxes, row->sandbox_id) : NULL;
+	char *name cleanup_free = NULL;
+	struct error err = {0};
+	const char *damage;
+	struct container *c;
+
+	if (!id_is_valid(row->id)) {
+		log_error("container row %.64s: that is no id; crisp fsck --fix removes it",
+			  row->id ? row->id : "(none)");
+		return 0;
+	}
+	if (!sb && row->sandbox_id && map_get(&n->strangers, row->sandbox_id)) {
+		map_put(&n->strangers, row->id, n);
+		return 0;
+	}
+	c = container_new(n, sb ? sb : load_orphan(n, row), row->id);
+	fill_container(c, row);
+	damage = container_row_damage(n->front, row, &c->config);
+	if (!c->config)
+		c->config = n->front->container_blank(c->id);
+	if (damage)
+		set_damaged(c, damage);
+	name = n->front->container_name(c->config);
+	c->name = xasprintf("%s/%s", c->sandbox->id, name);
+	if (c->state == CONTAINER_RUNNING && n->is_rebooted)
+		container_end_by_reboot(c);
+	if (c->state == CONTAINER_EXITED)
+		task_event_set(&c->exited);
+	keep_record(n, c->id, row->record, row->record_size);
+	if (image_hold(n->images, c->image_id, c->id, &err) < 0)
+		log_error("container %s: %s; until then it can only end", c->id, err.text);
+	container_enter(c);
+	container_unref(c);
+	return 0;
+}
+
+static int load_position(void *data, const struct stream_row *row)
+{
+	struct node *n = data;
+	struct container *c = row->container_id ? map_get(&n->containers, row->container_id) : NULL;
+
+	if (!c)
+		return 0;
+	c->position.log_inode = row->log_inode;
+	c->position.log_offset = row->log_offset;
+	memcpy(c->position.spool_offset, row->spool_offset, sizeof(row->spool_offset));
+	memcpy(c->position.partial, row->partial, sizeof(row->partial));
+	c->has_position = true;
+	return 0;
+}
+
+/* Rows that could not be read at all: nobody knows what is theirs. */
+static int report_skipped(struct node *n, int result, const struct error *err)
+{
+	if (result <= 0)
+		return result;
+	log_error("nothing is swept until this is repaired by crisp fsck --fix: %s", err->text);
+	n->is_incomplete = true;
+	return 0;
+}
+
+int node_load(struct node *n, struct error *err)
+{
+	struct store *s = n->store;
+
+	TRY(report_skipped(n, store_sandbox_each(s, load_sandbox, n, err), err));
+	TRY(report_skipped(n, store_container_each(s, load_container, n, err), err));
+	TRY(report_skipped(n, store_stream_each(s, load_position, n, err), err));
+	exec_register(n);
+	n->reconcile = reconcile_load(n->store, err);
+	return n->reconcile ? 0 : -(int)err->code;
+}
