@@ -19,7 +19,7 @@
 #include "recovery/keeper.h"
 
 struct file {
-	char *root, *state, *listen, *log_level;
+	char *root, *state, *listen, *log_level, *log_full;
 	uint32_t *pipe_size;
 };
 
@@ -32,6 +32,8 @@ static const cyaml_schema_field_t file_fields[] = {
 			       listen, 1, 107),
 	CYAML_FIELD_STRING_PTR("log_level", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
 			       log_level, 1, 16),
+	CYAML_FIELD_STRING_PTR("log_full", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
+			       log_full, 1, 16),
 	CYAML_FIELD_UINT_PTR("pipe_size", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
 			     pipe_size),
 	CYAML_FIELD_END,
@@ -112,6 +114,7 @@ static int read_file(const char *path, struct config *config, struct error *err)
 	take(&config->state, &file->state);
 	take(&config->listen, &file->listen);
 	take(&config->log_level, &file->log_level);
+	take(&config->log_full, &file->log_full);
 	if (!config->pipe_size && file->pipe_size)
 		config->pipe_size = *file->pipe_size;
 	cyaml_free(&how, &file_schema, file, 0);
@@ -124,6 +127,7 @@ enum option_id {
 	OPTION_LISTEN,
 	OPTION_CONFIG,
 	OPTION_LOG_LEVEL,
+	OPTION_LOG_FULL,
 	OPTION_PIPE_SIZE,
 	OPTION_KEEP,
 	OPTION_RESTART_DELAY,
@@ -137,6 +141,7 @@ static const struct option options[] = {
 	{"listen", required_argument, NULL, OPTION_LISTEN},
 	{"config", required_argument, NULL, OPTION_CONFIG},
 	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
+	{"log-full", required_argument, NULL, OPTION_LOG_FULL},
 	{"pipe-size", required_argument, NULL, OPTION_PIPE_SIZE},
 	{"keep", no_argument, NULL, OPTION_KEEP},
 	{"restart-delay", required_argument, NULL, OPTION_RESTART_DELAY},
@@ -152,8 +157,13 @@ const char *config_usage(void)
 	       "  --state DIR          run-time data (/run/crisp)\n"
 	       "  --listen SOCKET      CRI socket (STATE/crisp.sock)\n"
 	       "  --config FILE        YAML with the keys root, state, listen, log_level, "
+	       "log_full, "
 	       "pipe_size\n"
 	       "  --log-level LEVEL    debug, info (default), warning, error\n"
+	       "  --log-full drop|block  what a container's output does when its log can't be "
+	       "written:\n"
+	       "                       the oldest is dropped and counted (default), or the "
+	       "container waits\n"
 	       "  --pipe-size BYTES    what a container can write while the server is away "
 	       "(262144)\n"
 	       "  --keep               run under a keeper, which restarts the server and keeps "
@@ -209,6 +219,9 @@ static int apply(enum option_id id, struct config *config, const char **ret_file
 	case OPTION_LOG_LEVEL:
 		set(&config->log_level, optarg);
 		break;
+	case OPTION_LOG_FULL:
+		set(&config->log_full, optarg);
+		break;
 	case OPTION_PIPE_SIZE:
 		return parse_number("pipe-size", optarg, &config->pipe_size, err);
 	case OPTION_KEEP:
@@ -259,6 +272,11 @@ static int complete(struct config *config, struct error *err)
 		return error_set(err, ERR_INVALID,
 				 "log level %s: must be debug, info, warning or error",
 				 config->log_level);
+	if (!config->log_full)
+		config->log_full = xstrdup("drop");
+	if (strcmp(config->log_full, "drop") && strcmp(config->log_full, "block"))
+		return error_set(err, ERR_INVALID, "log full %s: must be drop or block",
+				 config->log_full);
 	if (!config->pipe_size)
 		config->pipe_size = 256 * 1024;
 	if (config->pipe_size < 4096 || config->pipe_size > 1 << 20)
@@ -296,5 +314,6 @@ void config_done(struct config *config)
 	free(config->state);
 	free(config->listen);
 	free(config->log_level);
+	free(config->log_full);
 	*config = (struct config){0};
 }

@@ -15,6 +15,7 @@ struct config {
 	char *state;	    /* run-time data */
 	char *listen;	    /* path of the CRI socket */
 	char *log_level;    /* debug, info, warning, error */
+	char *log_full;	    /* drop, block: what happens to output that its log can't take */
 	uint32_t pipe_size; /* bytes of a container's stdout and stderr each */
 	/* from the command line only */
 	bool is_kept;	      /* run under the keeper */

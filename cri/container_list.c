@@ -143,16 +143,28 @@ Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena, const 
 	return s;
 }
 
+/* Bytes of one stream. */
+static const char *stream_json(struct task *t, const struct container_output *o, int i)
+{
+	return arena_printf(t->arena, "{\"taken\":%llu,\"logged\":%llu,\"dropped\":%llu}",
+			    (unsigned long long)o->taken[i], (unsigned long long)o->logged[i],
+			    (unsigned long long)o->dropped[i]);
+}
+
 static const char *info_json(struct task *t, const struct container *c)
 {
+	const struct container_output output = container_output(c);
 	struct container_info info = {0};
 
 	if (c->handle && c->sandbox->kind->container_info(c->handle, &info) < 0)
 		info.pid = 0;
 	return arena_printf(
 		t->arena,
-		"{\"sandboxID\":\"%s\",\"pid\":%d,\"stateDir\":\"%s\",\"rootDir\":\"%s\"}",
-		c->sandbox->id, (int)info.pid, c->state_dir, c->root_dir);
+		"{\"sandboxID\":\"%s\",\"pid\":%d,\"stateDir\":\"%s\",\"rootDir\":\"%s\","
+		"\"output\":{\"stdout\":%s,\"stderr\":%s,\"logFailing\":%s}}",
+		c->sandbox->id, (int)info.pid, c->state_dir, c->root_dir,
+		stream_json(t, &output, 0), stream_json(t, &output, 1),
+		output.is_log_failing ? "true" : "false");
 }
 
 int cri_container_status(struct task *t, struct call *call, const void *message)

@@ -78,6 +78,7 @@ static int open_node(struct node *n, const struct config *config, struct error *
 	n->root_dir = config->root;
 	n->state_dir = config->state;
 	n->pipe_size = config->pipe_size;
+	n->log_blocks = !strcmp(config->log_full, "block");
 	TRY(make_dirs(n, err));
 	n->store = store_open(n->loop, n->root_dir, err);
 	if (!n->store)

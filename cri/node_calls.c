@@ -57,20 +57,45 @@ static void add_handlers(struct arena *arena, Runtime__V1__StatusResponse *reply
 	}
 }
 
-static void add_info(struct task *t, struct node *n, Runtime__V1__StatusResponse *reply)
+/* Sums over the containers that are there, whether they run or not. */
+static const char *output_json(struct task *t, const struct node *n)
+{
+	uint64_t taken = 0, logged = 0, dropped = 0;
+	size_t failing = 0;
+
+	map_for_each(slot, &n->containers) {
+		const struct container_output o = container_output(slot->value);
+
+		taken += o.taken[0] + o.taken[1];
+		logged += o.logged[0] + o.logged[1];
+		dropped += o.dropped[0] + o.dropped[1];
+		failing += o.is_log_failing;
+	}
+	return arena_printf(t->arena,
+			    "{\"taken\":%llu,\"logged\":%llu,\"dropped\":%llu,\"failingLogs\":%zu}",
+			    (unsigned long long)taken, (unsigned long long)logged,
+			    (unsigned long long)dropped, failing);
+}
+
+static const char *config_json(struct task *t, const struct node *n)
+{
+	return arena_printf(t->arena,
+			    "{\"root\":\"%s\",\"state\":\"%s\",\"pipeSize\":%zu,\"logFull\":\"%s\","
+			    "\"sandboxes\":%zu,\"containers\":%zu,\"keeper\":%s}",
+			    n->root_dir, n->state_dir, n->pipe_size,
+			    n->log_blocks ? "block" : "drop", n->sandboxes.count,
+			    n->containers.count, fdstore_has_keeper(n->fdstore) ? "true" : "false");
+}
+
+static void add_info(struct arena *arena, Runtime__V1__StatusResponse *reply, const char *key,
+		     const char *value)
 {
 	Runtime__V1__StatusResponse__InfoEntry *e =
-		REPLY(t->arena, Runtime__V1__StatusResponse__InfoEntry,
+		REPLY(arena, Runtime__V1__StatusResponse__InfoEntry,
 		      RUNTIME__V1__STATUS_RESPONSE__INFO_ENTRY__INIT);
 
-	e->key = text("config");
-	e->value = arena_printf(
-		t->arena,
-		"{\"root\":\"%s\",\"state\":\"%s\",\"pipeSize\":%zu,\"sandboxes\":%zu,"
-		"\"containers\":%zu,\"keeper\":%s}",
-		n->root_dir, n->state_dir, n->pipe_size, n->sandboxes.count, n->containers.count,
-		fdstore_has_keeper(n->fdstore) ? "true" : "false");
-	reply->info = arena_new_array(t->arena, Runtime__V1__StatusResponse__InfoEntry *, 1);
+	e->key = text(key);
+	e->value = text(value);
 	reply->info[reply->n_info++] = e;
 }
 
@@ -92,7 +117,10 @@ int cri_status(struct task *t, struct call *c, const void *message)
 		sandboxer_find("linux")->features.supplemental_groups_policy;
 	reply.features = &features;
 	add_handlers(t->arena, &reply);
-	if (request->verbose)
-		add_info(t, call_data(c), &reply);
+	if (request->verbose) {
+		reply.info = arena_new_array(t->arena, Runtime__V1__StatusResponse__InfoEntry *, 2);
+		add_info(t->arena, &reply, "config", config_json(t, call_data(c)));
+		add_info(t->arena, &reply, "output", output_json(t, call_data(c)));
+	}
 	return call_reply(t, c, &reply.base);
 }

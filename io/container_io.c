@@ -73,6 +73,8 @@ static void take_up(struct container_io *io, struct start_job *j)
 		found->spool[i].fd = -1;
 		s->logged = found->position.spool_offset[i];
 		s->partial = found->position.partial[i];
+		s->dropped = found->position.dropped[i];
+		s->unreported = found->position.unreported[i];
 		if (io->committed.spool_offset[i] > s->spool.end)
 			io->committed.spool_offset[i] = s->spool.end;
 	}
@@ -129,8 +131,25 @@ struct container_io_stats container_io_stats(const struct container_io *io)
 {
 	struct container_io_stats stats = io->stats;
 
+	for (int i = 0; i < 2; i++) {
+		const struct stream *s = &io->stream[i];
+
+		stats.bytes[i] = s->spool.end;
+		stats.dropped[i] = s->dropped;
+		stats.logged[i] = io->log_path ? s->logged - s->dropped : 0;
+	}
 	stats.is_log_failing = io->retry_delay != 0;
 	return stats;
+}
+
+struct io_position container_io_position(const struct container_io *io)
+{
+	return pump_position(io);
+}
+
+void container_io_give_up(struct container_io *io)
+{
+	io->blocks = false;
 }
 
 /* Returns when all that happened so far is durable. */
@@ -162,6 +181,20 @@ static size_t left_in_pipe(const struct stream *s)
 	return s->fd >= 0 && ioctl(s->fd, FIONREAD, &n) == 0 && n > 0 ? (size_t)n : 0;
 }
 
+/* A container that has ended waited long enough. */
+static bool is_time_up(const struct container_io *io)
+{
+	return io->retry_delay && loop_now(io->loop) >= io->give_up_at;
+}
+
+static int log_is_full(struct task *t, const struct container_io *io)
+{
+	return error_set(&t->err, ERR_EXHAUSTED,
+			 "write the last output of container %s to its log %s: it can't be "
+			 "written; free space there",
+			 io->id, io->log_path);
+}
+
 static int take_rest(struct task *t, struct stream *s)
 {
 	struct container_io *io = s->io;
@@ -182,11 +215,13 @@ static int take_rest(struct task *t, struct stream *s)
 			TRY(task_yield(t));
 		} else if (!pump_is_full(s) && !io->is_spool_failing) {
 			return 0;
-		} else if (io->is_spool_failing && loop_now(t->loop) >= io->give_up_at) {
+		} else if (io->is_spool_failing && is_time_up(io)) {
 			return error_set(&t->err, ERR_EXHAUSTED,
 					 "take the last output of container %s: the spool in %s "
 					 "can't be written; free space there",
 					 io->id, io->dir);
+		} else if (io->blocks && is_time_up(io)) {
+			return log_is_full(t, io);
 		} else {
 			TRY(task_cond_wait(t, &io->changed));
 		}
@@ -216,7 +251,9 @@ static int flush_rest(struct task *t, struct container_io *io)
 		pump_flush(io);
 		if (!pump_has_pending(&io->stream[0]) && !pump_has_pending(&io->stream[1]))
 			return 0;
-		if (io->retry_delay && loop_now(t->loop) >= io->give_up_at)
+		if (is_time_up(io) && io->blocks)
+			return log_is_full(t, io);
+		if (is_time_up(io))
 			give_up_rest(io);
 		else if (pump_may_write(io) && !io->is_spool_failing)
 			TRY(task_yield(t));
@@ -287,6 +324,9 @@ static int wait_for_line_end(struct task *t, struct container_io *io)
 
 static void switch_log(struct container_io *io, struct reopen_job *j)
 {
+	/* who calls may have made room, and a new file may work where the old one failed */
+	if (io->retry_delay)
+		loop_timer_start(io->loop, &io->retry_timer, loop_now(io->loop));
 	if (j->inode == io->log_inode && io->log_fd >= 0)
 		return;
 	close_fd(io->log_fd);
@@ -294,9 +334,6 @@ static void switch_log(struct container_io *io, struct reopen_job *j)
 	pump_touch_files(io);
 	if (j->inode != io->log_inode)
 		pump_adopt_log(io, j->inode, j->size);
-	/* a new file may work where the old one failed */
-	if (io->retry_delay)
-		loop_timer_start(io->loop, &io->retry_timer, loop_now(io->loop));
 }
 
 int container_io_reopen(struct task *t, struct container_io *io)

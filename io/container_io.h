@@ -14,9 +14,11 @@
  * descriptors that it was given, and no timer; spool and log are opened on demand and closed least
  * recently used first.
  *
- * A log that can't be written (no space) never blocks the container: output waits in the spool,
+ * A log that can't be written (no space) does not block the container: output waits in the spool,
  * then the oldest is dropped and counted, and a record of the same stream says so when the log
- * works again. A position that can't be committed does block: nothing is given back.
+ * works again. Or, with `blocks`, nothing is dropped: the container waits as soon as spool and pipe
+ * are full, and its end until all is logged or container_io_give_up(). A position that can't be
+ * committed does block: nothing is given back.
  */
 #pragma once
 
@@ -33,6 +35,8 @@ struct io_position {
 	uint64_t log_inode, log_offset; /* the log file and how long it was; 0 without a log */
 	uint64_t spool_offset[2];	/* stream bytes that it holds by then */
 	bool partial[2];		/* the stream's last record had tag P */
+	uint64_t dropped[2];		/* of spool_offset: could not be logged */
+	uint64_t unreported[2];		/* of dropped: no record in the log says so yet */
 };
 
 struct container_io_spec {
@@ -45,6 +49,7 @@ struct container_io_spec {
 	 * went with a server that had no keeper) what the pipe has is still logged. */
 	int tty_pipe_fd;
 	const struct io_position *position; /* of a previous life, or NULL */
+	bool blocks;			    /* instead of dropping what the log can't take */
 	uint64_t spool_limit; /* bytes a stream may wait in memory, 0: CONTAINER_IO_SPOOL_LIMIT */
 	/*
 	 * Makes pos durable in the order of the calls, then calls done, exactly once and on the
@@ -59,9 +64,10 @@ struct container_io_spec {
 #define CONTAINER_IO_SPOOL_LIMIT (4u << 20)
 
 struct container_io_stats {
-	uint64_t bytes[2];   /* taken from the container in this life of the server */
-	uint64_t dropped[2]; /* of the stream's bytes, because the log could not be written */
-	uint64_t log_bytes;  /* written to the log in this life */
+	uint64_t bytes[2];   /* taken from the container, in all lives of the server */
+	uint64_t logged[2];  /* of these: what the log got */
+	uint64_t dropped[2]; /* of these: gone, because the log could not be written */
+	uint64_t log_bytes;  /* written to the log in this life, with times and tags */
 	bool is_log_failing;
 	bool has_ended; /* container_io_drain() was successful */
 };
@@ -79,9 +85,11 @@ int container_io_start(struct task *t, const struct container_io_spec *spec,
  * For a container whose cgroup is empty: takes what is left in the pipes (what a stranger writes
  * later does not count), closes last lines that have no newline with an F record, and returns once
  * the final position is committed. Reopen and stats still work afterwards. May be repeated, also
- * after a wait that ended early.
+ * after a wait that ended early. What a failing log doesn't take within CONTAINER_IO_LAST_MS is
+ * dropped, or, with `blocks`, ERR_EXHAUSTED.
  */
 int container_io_drain(struct task *t, struct container_io *io);
+#define CONTAINER_IO_LAST_MS 1000
 /*
  * The log's path names another file from now on: it is opened, or created when it is missing, and
  * its position is committed before this returns. A line that is half written as P records is
@@ -92,6 +100,10 @@ int container_io_reopen(struct task *t, struct container_io *io);
 #define CONTAINER_IO_REOPEN_MS 100
 
 struct container_io_stats container_io_stats(const struct container_io *io);
+/* As it would be committed now. */
+struct io_position container_io_position(const struct container_io *io);
+/* What the log can't take is dropped from now on, also where that would block. */
+void container_io_give_up(struct container_io *io);
 /* Closes everything. What is in the pipes and in the spool stays for a next life, as far as
  * somebody (the keeper) holds the pipes. No task may be in a call above. NULL is fine. */
 void container_io_free(struct container_io *io);

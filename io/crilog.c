@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -85,6 +86,13 @@ void crilog_format(struct crilog_run *r)
 	}
 	r->consumed = (size_t)(in - r->in);
 	r->produced = (size_t)(out - r->out);
+}
+
+size_t crilog_marker(char to[CRILOG_MARKER_MAX], uint64_t dropped)
+{
+	return (size_t)snprintf(to, CRILOG_MARKER_MAX,
+				"[%llu bytes dropped: the log could not be written]\n",
+				(unsigned long long)dropped);
 }
 
 static bool is_prefix(const char *p)
@@ -184,12 +192,29 @@ static const char *window_at(struct window *w, uint64_t offset, size_t need)
 	return w->data + (offset - w->start);
 }
 
+static bool is_marker(const struct crilog_record *record, uint64_t dropped)
+{
+	char text[CRILOG_MARKER_MAX];
+
+	return !record->is_partial && crilog_marker(text, dropped) == record->length + 1 &&
+	       memcmp(text, record->payload, record->length) == 0;
+}
+
 static void count_record(const struct crilog_record *record, struct window *w,
 			 struct crilog_position *pos)
 {
 	uint64_t *at = &pos->spool_offset[record->stream];
-	const char *bytes = window_at(w, *at, record->length);
+	uint64_t *unreported = &pos->unreported[record->stream];
+	const char *bytes;
 
+	if (*unreported) {
+		if (!is_marker(record, *unreported))
+			return;
+		*unreported = 0;
+		pos->partial[record->stream] = false;
+		return;
+	}
+	bytes = window_at(w, *at, record->length);
 	if (!bytes || memcmp(bytes, record->payload, record->length) != 0)
 		return;
 	*at += record->length;

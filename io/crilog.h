@@ -24,6 +24,7 @@
 #define CRILOG_PAYLOAD_MAX 16384
 /* "2016-10-06T00:17:09.669794202Z stdout F ", always as long as this */
 #define CRILOG_PREFIX 40
+#define CRILOG_MARKER_MAX 80
 #define CRILOG_RECORD_MAX (CRILOG_PREFIX + CRILOG_PAYLOAD_MAX + 1)
 
 struct crilog_run {
@@ -62,18 +63,23 @@ int crilog_parse(const char *data, size_t size, struct crilog_record *ret);
 int crilog_open(const char *path, bool may_create, int *ret_fd, uint64_t *ret_inode,
 		uint64_t *ret_size, struct error *err);
 
+/* What the log says, as a line of the stream itself, in the place of bytes that it could not take.
+ * Returns its length, with the newline. */
+size_t crilog_marker(char to[CRILOG_MARKER_MAX], uint64_t dropped);
+
 /* What a log and its streams' spools agree on. */
 struct crilog_position {
 	uint64_t log_offset;
 	uint64_t spool_offset[2];
 	bool partial[2];
+	uint64_t unreported[2]; /* bytes before spool_offset for which the marker comes next */
 };
 
 /*
  * Goes on from a position that was true once, through the records that the log holds by now: a
- * record counts when its payload is what the spool has next, others (a marker, a stranger's) are
- * passed over. Cuts off a torn last record. A log that is shorter than the position's is taken as
- * it is. Blocks; needs both spools open, or empty.
+ * record counts when its payload is what the spool has next, and a marker when it is due; others (a
+ * stranger's) are passed over. Cuts off a torn last record. A log that is shorter than the
+ * position's is taken as it is. Blocks; needs both spools open, or empty.
  */
 int crilog_recover(int log_fd, const struct spool spool[2], struct crilog_position *pos,
 		   struct error *err);

@@ -27,7 +27,7 @@
 #define COMMIT_LOG_BYTES (8u << 20)
 #define COMMIT_DELAY PUMP_SECOND
 #define RETRY_MIN (PUMP_SECOND / 10)
-#define RETRY_MAX (10 * PUMP_SECOND)
+#define RETRY_MAX (2 * PUMP_SECOND)
 /* Containers that may have spools and log open: 3 descriptors each. */
 #define OPEN_MAX_CONTAINERS 85
 
@@ -129,14 +129,16 @@ static bool open_spool(struct stream *s)
 
 /* ---- committing ---- */
 
-static struct io_position current_position(const struct container_io *io)
+struct io_position pump_position(const struct container_io *io)
 {
 	const struct stream *s = io->stream;
 
 	return (struct io_position){.log_inode = io->log_inode,
 				    .log_offset = io->log_offset,
 				    .spool_offset = {s[0].logged, s[1].logged},
-				    .partial = {s[0].partial, s[1].partial}};
+				    .partial = {s[0].partial, s[1].partial},
+				    .dropped = {s[0].dropped, s[1].dropped},
+				    .unreported = {s[0].unreported, s[1].unreported}};
 }
 
 /* What is committed needs no room any more. */
@@ -201,7 +203,7 @@ void pump_commit_now(struct container_io *io)
 	io->is_commit_wanted = false;
 	io->is_committing = true;
 	io->commits_issued++;
-	io->in_flight = current_position(io);
+	io->in_flight = pump_position(io);
 	io->commit(io->commit_data, &io->in_flight, on_committed, io);
 }
 
@@ -220,13 +222,14 @@ static void on_commit_due(void *data)
 
 bool pump_is_committed(const struct container_io *io)
 {
-	struct io_position now = current_position(io);
+	struct io_position now = pump_position(io);
 	const struct io_position *was = &io->committed;
 
 	return now.log_inode == was->log_inode && now.log_offset == was->log_offset &&
 	       now.spool_offset[0] == was->spool_offset[0] &&
 	       now.spool_offset[1] == was->spool_offset[1] && now.partial[0] == was->partial[0] &&
-	       now.partial[1] == was->partial[1];
+	       now.partial[1] == was->partial[1] && now.unreported[0] == was->unreported[0] &&
+	       now.unreported[1] == was->unreported[1];
 }
 
 static void schedule_commit(struct container_io *io)
@@ -260,6 +263,22 @@ bool pump_may_write(const struct container_io *io)
 	return io->log_path && !io->is_log_failing && io->commits_done >= io->fence;
 }
 
+/* Cuts off what is there of a record that was written in part; false when that fails. */
+static bool cut_torn(struct container_io *io)
+{
+	struct error err;
+
+	if (!io->is_log_torn)
+		return true;
+	if (ftruncate(io->log_fd, (off_t)io->log_offset) < 0) {
+		error_errno(&err, errno, "cut log %s", io->log_path);
+		log_failed(io, &err);
+		return false;
+	}
+	io->is_log_torn = false;
+	return true;
+}
+
 /* False when nothing may be written yet. Opening it again after it was closed as least recently
  * used may find that it was renamed meanwhile. */
 static bool open_log(struct container_io *io)
@@ -276,15 +295,7 @@ static bool open_log(struct container_io *io)
 			pump_adopt_log(io, inode, size);
 	}
 	pump_touch_files(io);
-	if (io->is_log_torn) {
-		if (ftruncate(io->log_fd, (off_t)io->log_offset) < 0) {
-			error_errno(&err, errno, "cut log %s", io->log_path);
-			log_failed(io, &err);
-			return false;
-		}
-		io->is_log_torn = false;
-	}
-	return pump_may_write(io);
+	return cut_torn(io) && pump_may_write(io);
 }
 
 /* How many of the bytes are in the log; fewer than size when it fails, and then log_offset is not
@@ -344,6 +355,8 @@ static void log_run(struct stream *s, struct crilog_run *run)
 		keep_whole_records(io, run, done);
 	}
 	io->log_offset = (uint64_t)end - (done - run->produced);
+	/* at once: the file may be rotated before more is written to it */
+	cut_torn(io);
 	io->stats.log_bytes += run->produced;
 }
 
@@ -365,12 +378,10 @@ static struct crilog_run new_run(const struct stream *s)
 static void log_marker(struct stream *s)
 {
 	struct crilog_run run = new_run(s);
-	char text[96];
+	char text[CRILOG_MARKER_MAX];
 
 	run.in = text;
-	run.in_size = (size_t)snprintf(text, sizeof(text),
-				       "[%llu bytes dropped: the log could not be written]\n",
-				       (unsigned long long)s->unreported);
+	run.in_size = crilog_marker(text, s->unreported);
 	log_run(s, &run);
 	if (!run.consumed)
 		return;
@@ -438,8 +449,8 @@ bool pump_is_full(const struct stream *s)
 void pump_drop(struct stream *s, uint64_t count)
 {
 	s->logged += count;
+	s->dropped += count;
 	s->unreported += count;
-	s->io->stats.dropped[s->index] += count;
 }
 
 /* The log fails: the oldest goes before the container has to wait. */
@@ -504,7 +515,7 @@ void pump_flush(struct container_io *io)
 
 	if (!io->log_path)
 		forget_output(io);
-	else if (io->is_log_failing)
+	else if (io->is_log_failing && !io->blocks)
 		drop_overflow(io);
 	for (int i = 0; i < 2; i++)
 		has_more |= flush_stream(&io->stream[i]);
@@ -546,7 +557,6 @@ ssize_t pump_take(struct stream *s, size_t max)
 		return -EAGAIN;
 	n = s->pipe_fd >= 0 ? take_terminal(s, max) : spool_take(&s->spool, s->fd, max);
 	if (n > 0) {
-		io->stats.bytes[s->index] += (uint64_t)n;
 		if (!io->log_path)
 			works_again(io);
 	} else if (n == 0) {
@@ -591,6 +601,7 @@ struct container_io *pump_new(struct loop *l, const struct container_io_spec *sp
 	io->log_path = xstrdup_null(spec->log_path);
 	io->commit = spec->commit;
 	io->commit_data = spec->data;
+	io->blocks = spec->blocks;
 	io->spool_limit = spec->spool_limit ? spec->spool_limit : CONTAINER_IO_SPOOL_LIMIT;
 	io->log_fd = -1;
 	list_init(&io->open_node);

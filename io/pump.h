@@ -14,7 +14,7 @@
 /* What one callback takes of a stream. */
 #define PUMP_TURN (256u * 1024)
 /* How long the end of a container waits for a log or spool that fails. */
-#define PUMP_LAST_CHANCE PUMP_SECOND
+#define PUMP_LAST_CHANCE (CONTAINER_IO_LAST_MS * (PUMP_SECOND / 1000))
 
 struct stream {
 	struct container_io *io;
@@ -27,6 +27,7 @@ struct stream {
 	struct spool spool;
 	uint64_t logged;     /* the stream's bytes that need nothing more from us */
 	uint64_t scanned;    /* when this is the spool's end, only a line's beginning is left */
+	uint64_t dropped;    /* of logged: bytes that the log did not get */
 	uint64_t unreported; /* bytes dropped since the last marker */
 	bool partial;	     /* the last record had tag P */
 };
@@ -38,6 +39,7 @@ struct container_io {
 		       void (*done)(void *done_data, int result), void *done_data);
 	void *commit_data;
 	uint64_t spool_limit;
+	bool blocks;
 	struct stream stream[2];
 	struct list open_node; /* in `opened` while any of the files is open */
 
@@ -82,6 +84,7 @@ void pump_commit_now(struct container_io *io);
 /* No record is written before the present position is durable. */
 void pump_raise_fence(struct container_io *io);
 bool pump_is_committed(const struct container_io *io);
+struct io_position pump_position(const struct container_io *io);
 /* The log is another file, of which the committed position does not know. */
 void pump_adopt_log(struct container_io *io, uint64_t inode, uint64_t size);
 

@@ -58,10 +58,12 @@ static int read_tail(int log_fd, const struct stream_recovery *r, struct io_posi
 
 	memcpy(tail.spool_offset, pos->spool_offset, sizeof(tail.spool_offset));
 	memcpy(tail.partial, pos->partial, sizeof(tail.partial));
+	memcpy(tail.unreported, pos->unreported, sizeof(tail.unreported));
 	TRY(crilog_recover(log_fd, r->spool, &tail, err));
 	pos->log_offset = tail.log_offset;
 	memcpy(pos->spool_offset, tail.spool_offset, sizeof(tail.spool_offset));
 	memcpy(pos->partial, tail.partial, sizeof(tail.partial));
+	memcpy(pos->unreported, tail.unreported, sizeof(tail.unreported));
 	return 0;
 }
 

@@ -558,6 +558,7 @@ int container_remove(struct task *t, struct node *n, const char *id)
 	if (!c)
 		return 0;
 	container_ref(c);
+	container_give_up_output(c);
 	r = container_end(t, c, 0);
 	if (r == 0)
 		r = container_acquire(t, n, c->id, &held);

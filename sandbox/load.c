@@ -215,6 +215,8 @@ static int load_position(void *data, const struct stream_row *row)
 	c->position.log_offset = row->log_offset;
 	memcpy(c->position.spool_offset, row->spool_offset, sizeof(row->spool_offset));
 	memcpy(c->position.partial, row->partial, sizeof(row->partial));
+	memcpy(c->position.dropped, row->dropped, sizeof(row->dropped));
+	memcpy(c->position.unreported, row->unreported, sizeof(row->unreported));
 	c->has_position = true;
 	return 0;
 }

@@ -134,6 +134,7 @@ struct node {
 	 */
 	int roots_fd, states_fd, sandboxes_fd;
 	size_t pipe_size; /* of a container's stdout and stderr, bytes */
+	bool log_blocks;  /* a container whose log can't be written waits, and loses nothing */
 	struct map sandboxes, containers;
 	struct map sandbox_names, container_names;
 	struct reconcile *reconcile; /* intents of an earlier life, until they are seen to */
@@ -213,6 +214,15 @@ int container_start(struct task *t, struct node *n, const char *id);
 int container_stop(struct task *t, struct node *n, const char *id, uint64_t grace_ms);
 int container_remove(struct task *t, struct node *n, const char *id);
 int container_reopen_log(struct task *t, struct node *n, const char *id);
+
+/* What became of a container's stdout and stderr in all its life, in bytes. Without a log nothing
+ * is logged, and nothing is dropped either. */
+struct container_output {
+	uint64_t taken[2], logged[2], dropped[2];
+	bool is_log_failing; /* now: it can't be written */
+};
+
+struct container_output container_output(const struct container *c);
 
 struct exec_result {
 	struct buf out, err; /* the caller frees them */

@@ -77,8 +77,8 @@ struct pump_start {
  * takes our ends and goes on while the caller does something else; wait_pump (any number of times)
  * tells how it went, and must have returned before p goes. With a terminal, whose pump is
  * open_terminal's (it takes master), start_pump does nothing. reopen_io does all of it for one that
- * was started in an earlier life. drain_io returns when all output is logged; drop_io ends
- * everything.
+ * was started in an earlier life. drain_io returns when all output is logged; give_up_output lets
+ * it drop what a log that fails doesn't take; drop_io ends everything.
  */
 int container_open_pipes(struct task *t, struct container *c, struct fifo_ends *ends);
 void container_start_pump(struct pump_start *p, struct container *c, struct fifo_ends *ends);
@@ -87,6 +87,7 @@ int container_open_terminal(struct task *t, struct container *c, struct fifo_end
 			    int master);
 int container_reopen_io(struct task *t, struct container *c);
 int container_drain_io(struct task *t, struct container *c);
+void container_give_up_output(struct container *c);
 void container_drop_io(struct task *t, struct container *c);
 /* Takes a created, running or just ended container of an earlier life back: handle, pump, exit. */
 int container_adopt(struct task *t, struct container *c, const struct buf *record);

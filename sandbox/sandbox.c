@@ -189,6 +189,9 @@ static int end_containers(struct task *t, struct sandbox *sb)
 
 static int stop_acquired(struct task *t, struct sandbox *sb)
 {
+	/* who stops a pod must not have to wait for room on a disk that its end may free */
+	list_for_each(c, &sb->containers, struct container, node_in_sandbox)
+		container_give_up_output(c);
 	/* first NOTREADY, so that no start slips in behind the walk */
 	if (sb->state == SANDBOX_READY)
 		TRY(sandbox_set_state(t, sb, SANDBOX_NOTREADY));

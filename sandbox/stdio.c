@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "io/base/log.h"
 #include "io/fifo.h"
@@ -42,6 +43,8 @@ static void commit_position(void *data, const struct io_position *position,
 		.log_offset = position->log_offset,
 		.spool_offset = {position->spool_offset[0], position->spool_offset[1]},
 		.partial = {position->partial[0], position->partial[1]},
+		.dropped = {position->dropped[0], position->dropped[1]},
+		.unreported = {position->unreported[0], position->unreported[1]},
 	};
 
 	store_stream_put(c->node->store, &row, done, done_data);
@@ -59,6 +62,7 @@ static int start_pump(struct task *t, struct container *c, int out_fd, int err_f
 		.is_tty = c->has_tty,
 		.tty_pipe_fd = tty_pipe_fd,
 		.position = c->has_position ? &c->position : NULL,
+		.blocks = c->node->log_blocks,
 		.commit = commit_position,
 		.data = c,
 	};
@@ -148,6 +152,32 @@ int container_open_terminal(struct task *t, struct container *c, struct fifo_end
 	return start_pump(t, c, master, -1, take_fd(&ends->server[FIFO_STDOUT]));
 }
 
+struct container_output container_output(const struct container *c)
+{
+	struct container_output o = {0};
+	struct container_io_stats stats;
+
+	if (c->io) {
+		stats = container_io_stats(c->io);
+		o.is_log_failing = stats.is_log_failing;
+		memcpy(o.taken, stats.bytes, sizeof(o.taken));
+		memcpy(o.logged, stats.logged, sizeof(o.logged));
+		memcpy(o.dropped, stats.dropped, sizeof(o.dropped));
+		return o;
+	}
+	memcpy(o.taken, c->position.spool_offset, sizeof(o.taken));
+	memcpy(o.dropped, c->position.dropped, sizeof(o.dropped));
+	for (int i = 0; i < 2; i++)
+		o.logged[i] = c->log_path ? o.taken[i] - o.dropped[i] : 0;
+	return o;
+}
+
+void container_give_up_output(struct container *c)
+{
+	if (c->io)
+		container_io_give_up(c->io);
+}
+
 int container_drain_io(struct task *t, struct container *c)
 {
 	return c->io ? container_io_drain(t, c->io) : 0;
@@ -157,6 +187,8 @@ void container_drop_io(struct task *t, struct container *c)
 {
 	char name[FD_NAME_SIZE];
 
+	if (c->io)
+		c->position = container_io_position(c->io);
 	container_io_free(c->io);
 	c->io = NULL;
 	close_fd(take_fd(&c->stdin_fd));

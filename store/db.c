@@ -25,7 +25,7 @@
 #define WAL_KEEP (16 * 1024 * 1024)
 
 /* steps[v] makes version v + 1 of v */
-static const char *const steps[] = {schema_1};
+static const char *const steps[] = {schema_1, schema_2};
 #define SCHEMA_VERSION ((int)(sizeof(steps) / sizeof(steps[0])))
 
 int db_error(struct error *err, const struct connection *c, int rc, const char *what)

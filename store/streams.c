@@ -8,19 +8,23 @@
 
 static const char put_sql[] =
 	"INSERT INTO streams (container_id, log_inode, log_offset, spool_out, spool_err, "
-	"partial_out, partial_err) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 "
+	"partial_out, partial_err, dropped_out, dropped_err, unreported_out, unreported_err) "
+	"SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 "
 	"WHERE EXISTS (SELECT 1 FROM containers WHERE id = ?1) "
 	"ON CONFLICT (container_id) DO UPDATE SET log_inode = excluded.log_inode, "
 	"log_offset = excluded.log_offset, spool_out = excluded.spool_out, "
 	"spool_err = excluded.spool_err, partial_out = excluded.partial_out, "
-	"partial_err = excluded.partial_err";
+	"partial_err = excluded.partial_err, dropped_out = excluded.dropped_out, "
+	"dropped_err = excluded.dropped_err, unreported_out = excluded.unreported_out, "
+	"unreported_err = excluded.unreported_err";
 
 static const struct table table = {
 	.name = "streams",
 	.keys = {"SELECT rowid FROM streams INDEXED BY sqlite_autoindex_streams_1 ORDER BY rowid",
 		 "SELECT rowid FROM streams ORDER BY rowid"},
 	.sql = "SELECT container_id, log_inode, log_offset, spool_out, spool_err, partial_out, "
-	       "partial_err FROM streams WHERE rowid = ?",
+	       "partial_err, dropped_out, dropped_err, unreported_out, unreported_err "
+	       "FROM streams WHERE rowid = ?",
 };
 
 /* Everything but the id, which is the first value. SQLite's integers are signed; so be it. */
@@ -33,6 +37,10 @@ static void set_offsets(struct store_op *op, const struct stream_row *row)
 	op_int(op, (int64_t)row->spool_offset[1]);
 	op_int(op, row->partial[0]);
 	op_int(op, row->partial[1]);
+	op_int(op, (int64_t)row->dropped[0]);
+	op_int(op, (int64_t)row->dropped[1]);
+	op_int(op, (int64_t)row->unreported[0]);
+	op_int(op, (int64_t)row->unreported[1]);
 }
 
 void batch_stream_put(struct store_batch *batch, const struct stream_row *row)
@@ -81,6 +89,10 @@ static int read_row(void *arg, sqlite3_stmt *columns)
 		.spool_offset = {(uint64_t)sqlite3_column_int64(columns, 3),
 				 (uint64_t)sqlite3_column_int64(columns, 4)},
 		.partial = {sqlite3_column_int(columns, 5), sqlite3_column_int(columns, 6)},
+		.dropped = {(uint64_t)sqlite3_column_int64(columns, 7),
+			    (uint64_t)sqlite3_column_int64(columns, 8)},
+		.unreported = {(uint64_t)sqlite3_column_int64(columns, 9),
+			       (uint64_t)sqlite3_column_int64(columns, 10)},
 	};
 
 	return e->fn(e->data, &row);

@@ -12,6 +12,8 @@ struct stream_row {
 	uint64_t log_inode, log_offset;
 	uint64_t spool_offset[2]; /* stdout, stderr */
 	bool partial[2];	  /* the last record had tag P */
+	uint64_t dropped[2];	  /* of spool_offset: could not be logged */
+	uint64_t unreported[2];	  /* of dropped: no record says so yet */
 };
 
 /*

@@ -44,6 +44,7 @@ static void defaults_are_complete(void **state)
 	assert_string_equal(c.root, "/var/lib/crisp");
 	assert_string_equal(c.listen, "/run/crisp/crisp.sock");
 	assert_int_equal(c.pipe_size, 256 * 1024);
+	assert_string_equal(c.log_full, "drop");
 	assert_int_equal(c.restart_delay_ms, KEEPER_DELAY_AUTO);
 	assert_false(c.is_kept);
 	config_done(&c);
@@ -55,12 +56,16 @@ static void command_line_wins_over_file(void **state)
 	struct config c;
 	struct error err;
 
-	write_file(path, "root: /from/file\nstate: /state\npipe_size: 65536\n");
+	write_file(path, "root: /from/file\nstate: /state\npipe_size: 65536\nlog_full: block\n");
 	assert_int_equal(LOAD(&c, &err, "--config", path, "--root", "/from/line"), 0);
 	assert_string_equal(c.root, "/from/line");
 	assert_string_equal(c.state, "/state");
 	assert_string_equal(c.listen, "/state/crisp.sock");
 	assert_int_equal(c.pipe_size, 65536);
+	assert_string_equal(c.log_full, "block");
+	config_done(&c);
+	assert_int_equal(LOAD(&c, &err, "--config", path, "--log-full", "drop"), 0);
+	assert_string_equal(c.log_full, "drop");
 	config_done(&c);
 	unlink(path);
 }
@@ -88,6 +93,9 @@ static void bad_values_are_refused(void **state)
 	assert_int_equal(LOAD(&c, &err, "--pipe-size", "12x"), -ERR_INVALID);
 	config_done(&c);
 	assert_int_equal(LOAD(&c, &err, "--pipe-size", "100"), -ERR_INVALID);
+	config_done(&c);
+	assert_int_equal(LOAD(&c, &err, "--log-full", "wait"), -ERR_INVALID);
+	assert_non_null(strstr(err.text, "drop or block"));
 	config_done(&c);
 	assert_int_equal(LOAD(&c, &err, "--log-level", "loud"), -ERR_INVALID);
 	config_done(&c);

@@ -37,7 +37,7 @@ struct rig {
 	struct fifo_ends ends;
 	struct container_io *io;
 	uint64_t spool_limit;
-	bool is_tty, has_no_log;
+	bool is_tty, has_no_log, blocks;
 	enum commit_mode mode;
 	struct io_position position;
 	bool has_position;
@@ -197,6 +197,7 @@ static int start(struct task *t, struct rig *rig)
 					 .err_fd = take_fd(&rig->ends.server[2]),
 					 .position = rig->has_position ? &rig->position : NULL,
 					 .spool_limit = rig->spool_limit,
+					 .blocks = rig->blocks,
 					 .commit = on_commit,
 					 .data = rig};
 
@@ -684,6 +685,172 @@ static void end_does_not_wait_for_a_full_disk(void **state)
 	rig_free(rig);
 }
 
+/* Makes files of at most so many bytes possible; 0: as before. */
+static void limit_files(rlim_t size)
+{
+	static struct rlimit old;
+	struct rlimit limit;
+
+	signal(SIGXFSZ, SIG_IGN);
+	if (!old.rlim_max)
+		getrlimit(RLIMIT_FSIZE, &old);
+	limit = size ? (struct rlimit){size, old.rlim_max} : old;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* Files may be as large as spools are; so the log that shall be full begins with a hole. */
+static void begin_with_hole(struct rig *rig, off_t size)
+{
+	int fd = open(rig->log, O_WRONLY | O_CREAT, 0640);
+
+	assert_int_equal(ftruncate(fd, size), 0);
+	close(fd);
+	assert_int_equal(run(rig, make_fifos, NULL), 0);
+	assert_int_equal(run(rig, start, NULL), 0);
+}
+
+static void assert_marked_once(const struct rig *rig, size_t hole, uint64_t dropped)
+{
+	char marker[CRILOG_MARKER_MAX];
+	struct buf got = {0};
+	int count = 0;
+
+	marker[crilog_marker(marker, dropped)] = '\0';
+	read_file(rig->log, &got);
+	buf_consume(&got, hole);
+	assert_non_null(strstr(got.data, marker));
+	for (const char *p = got.data; (p = strstr(p, " bytes dropped: ")); p++)
+		count++;
+	assert_int_equal(count, 1);
+	buf_done(&got);
+}
+
+/* Killed before the marker, and again between the marker and its commit. */
+static void restart_knows_what_was_dropped(void **state)
+{
+	const size_t hole = (1 << 20) - 20;
+	struct rig *rig = rig_new();
+	struct io_position before;
+	struct container_io_stats stats;
+	char line[1025];
+
+	rig->spool_limit = 64 << 10;
+	begin_with_hole(rig, (off_t)hole);
+	limit_files(1 << 20);
+	memset(line, 'a', sizeof(line));
+	line[1023] = '\n';
+	line[1024] = '\0';
+	for (int i = 0; i < 100; i++) {
+		say(rig, 1, line);
+		run(NULL, nap, NULL);
+	}
+	WAIT_UNTIL(rig->position.unreported[0]);
+	before = rig->position;
+	rig_restart(rig);
+	stats = container_io_stats(rig->io);
+	assert_int_equal(stats.dropped[0], before.dropped[0]);
+	WAIT_UNTIL(container_io_stats(rig->io).is_log_failing);
+	rig->mode = COMMIT_HOLD;
+	limit_files(0);
+	/* the marker and nothing else, as the position behind it can't be committed */
+	WAIT_UNTIL(rig->done);
+	run(NULL, nap, NULL);
+	assert_marked_once(rig, hole, before.dropped[0]);
+	container_io_free(rig->io);
+	rig->io = NULL;
+	settle_held(rig, -ERR_UNAVAILABLE);
+	assert_int_equal(rig->position.unreported[0], before.unreported[0]);
+	rig->mode = COMMIT_AT_ONCE;
+	rig_restart(rig);
+	say(rig, 1, "last\n");
+	assert_int_equal(run(rig, drain, NULL), 0);
+	assert_marked_once(rig, hole, before.dropped[0]);
+	stats = container_io_stats(rig->io);
+	assert_int_equal(stats.bytes[0], 100 * 1024 + 5);
+	assert_int_equal(stats.dropped[0], before.dropped[0]);
+	assert_int_equal(stats.logged[0], stats.bytes[0] - stats.dropped[0]);
+	rig_free(rig);
+}
+
+static void full_disk_blocks_where_nothing_may_be_dropped(void **state)
+{
+	const size_t hole = (1 << 20) - 20;
+	struct rig *rig = rig_new();
+	struct buf got = {0};
+	struct error err;
+	char line[1024];
+	size_t sent = 0, logged;
+
+	rig->spool_limit = 64 << 10;
+	rig->blocks = true;
+	begin_with_hole(rig, (off_t)hole);
+	limit_files(1 << 20);
+	memset(line, 'a', sizeof(line));
+	line[1023] = '\n';
+	fcntl(rig->ends.container[1], F_SETFL, O_RDWR | O_NONBLOCK);
+	for (int i = 0; i < 50; i++) {
+		while (write(rig->ends.container[1], line, 1024) == 1024)
+			sent += 1024;
+		run(NULL, nap, NULL);
+	}
+	/* a spool, one splice more, and the pipe */
+	assert_in_range(sent, 64 << 10, (64 << 10) + 65536 + 65536);
+	assert_true(container_io_stats(rig->io).is_log_failing);
+	rig_restart(rig);
+	/* its end waits too, but lets others have their turn */
+	assert_int_equal(run(rig, drain, &err), -ERR_EXHAUSTED);
+	assert_non_null(strstr(err.text, rig->log));
+	limit_files(0);
+	assert_int_equal(run(rig, drain, NULL), 0);
+	assert_int_equal(container_io_stats(rig->io).dropped[0], 0);
+	read_file(rig->log, &got);
+	buf_consume(&got, hole);
+	logged = got.length / 1064;
+	assert_int_equal(got.length % 1064, 0);
+	assert_int_equal(logged * 1024, sent);
+	buf_done(&got);
+	rig_free(rig);
+}
+
+static void given_up_output_is_dropped_where_it_would_block(void **state)
+{
+	struct rig *rig = rig_new();
+
+	rig->blocks = true;
+	assert_int_equal(run(rig, make_fifos, NULL), 0);
+	assert_int_equal(run(rig, start, NULL), 0);
+	limit_files(20);
+	say(rig, 1, "no room\n");
+	assert_int_equal(run(rig, drain, &(struct error){0}), -ERR_EXHAUSTED);
+	container_io_give_up(rig->io);
+	assert_int_equal(run(rig, drain, NULL), 0);
+	limit_files(0);
+	assert_int_equal(container_io_stats(rig->io).dropped[0], 8);
+	rig_free(rig);
+}
+
+/* What is rotated away, or left by a container that ended, has whole records only. */
+static void torn_record_is_cut_before_a_rotation(void **state)
+{
+	struct rig *rig = rig_begin();
+	char old[80];
+
+	say(rig, 1, "one\n");
+	WAIT_UNTIL(file_size(rig->log) == 44);
+	limit_files(60);
+	say(rig, 1, "two\n");
+	WAIT_UNTIL(container_io_stats(rig->io).is_log_failing);
+	assert_int_equal(file_size(rig->log), 44);
+	snprintf(old, sizeof(old), "%s.1", rig->log);
+	assert_int_equal(rename(rig->log, old), 0);
+	assert_int_equal(run(rig, reopen, NULL), 0);
+	WAIT_UNTIL(file_size(rig->log) == 44);
+	limit_files(0);
+	assert_stream(old, 0, "one\n");
+	assert_stream(rig->log, 0, "two\n");
+	rig_free(rig);
+}
+
 static void without_a_log_output_is_consumed(void **state)
 {
 	struct rig *rig = rig_new();
@@ -953,6 +1120,10 @@ int main(void)
 		TEST(container_waits_for_commits_not_memory),
 		TEST(full_disk_drops_counts_and_says_so),
 		TEST(end_does_not_wait_for_a_full_disk),
+		TEST(restart_knows_what_was_dropped),
+		TEST(full_disk_blocks_where_nothing_may_be_dropped),
+		TEST(given_up_output_is_dropped_where_it_would_block),
+		TEST(torn_record_is_cut_before_a_rotation),
 		TEST(without_a_log_output_is_consumed),
 		TEST(many_containers_need_few_descriptors),
 		TEST(free_in_the_middle_of_a_commit),

@@ -68,7 +68,9 @@ static void put_everything(struct task *t)
 				      .log_inode = UINT64_MAX,
 				      .log_offset = 1ull << 40,
 				      .spool_offset = {5, 6},
-				      .partial = {false, true}};
+				      .partial = {false, true},
+				      .dropped = {7, 8},
+				      .unreported = {3, 4}};
 	const struct image_row im = {.id = "sha256:1",
 				     .config = "{}",
 				     .config_size = 2,
@@ -149,6 +151,10 @@ static int check_stream(void *data, const struct stream_row *row)
 	assert_int_equal(row->spool_offset[1], 6);
 	assert_false(row->partial[0]);
 	assert_true(row->partial[1]);
+	assert_int_equal(row->dropped[0], 7);
+	assert_int_equal(row->dropped[1], 8);
+	assert_int_equal(row->unreported[0], 3);
+	assert_int_equal(row->unreported[1], 4);
 	return ++*(int *)data, 0;
 }
 
