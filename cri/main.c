@@ -145,9 +145,15 @@ static void give_up_mounts(struct node *n)
 	umount2(n->run_dir, UMOUNT_NOFOLLOW); /* not ours where STATE is in memory anyway */
 }
 
-static void log_task(const char *name, uint64_t parked_ns, void *data)
+static void log_task(const struct task *t, uint64_t parked_ns, void *data)
 {
-	log_info("waits for %llu ms: %s", (unsigned long long)(parked_ns / 1000000), name);
+	unsigned long long parked_ms = parked_ns / 1000000;
+
+	if (t->stage)
+		log_info("waits for %llu ms: %s, %s since %llu ms", parked_ms, t->name, t->stage,
+			 (unsigned long long)(loop_now(t->loop) - t->stage_since) / 1000000);
+	else
+		log_info("waits for %llu ms: %s", parked_ms, t->name);
 }
 
 /* For whoever asks what hangs. */

@@ -107,10 +107,10 @@ int container_io_start(struct task *t, const struct container_io_spec *spec,
 	int r = check_spec(spec, &t->err);
 
 	/* a recovery that nobody waits for any more might cut what a second one has written */
-	task_shield(t, +1);
-	if (r == 0)
-		r = offload(t, NULL, &j->job);
-	task_shield(t, -1);
+	if (r == 0) {
+		offload_start(t, NULL, &j->job);
+		r = offload_finish(t, &j->job);
+	}
 	if (r == 0) {
 		take_up(io, j);
 		*ret = io;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The thread pool and workers. Peculiar: the pool grows to POOL_MAX when all its threads are busy,
- * so that calls hung on a dead mount do not stop the others; threads that were idle for a while
- * end.
+ * and a thread whose job hangs (on a dead mount) does not count, so that it stops nobody else: a
+ * thread of its own, the relief, is there as long as jobs wait, and looks for such. Threads that
+ * were idle for a while end.
  */
 #include "io/offload.h"
 
@@ -13,8 +14,12 @@
 #include <time.h>
 
 #include "io/base/alloc.h"
+#include "io/base/log.h"
 
 #define POOL_MAX 64
+/* With those that hang; what is more has to wait until one of them ends. */
+#define POOL_HUNG_MAX 512
+#define HUNG_NS (200 * 1000000ull)
 #define POOL_IDLE_S 10
 #define THREAD_STACK (256 * 1024)
 
@@ -23,8 +28,15 @@ struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct list jobs;
+	struct list busy; /* struct server, the longest first */
 	int threads, idle, queued;
 	bool is_closing;
+};
+
+/* A thread with a job. */
+struct server {
+	struct list node;
+	uint64_t since; /* CLOCK_MONOTONIC, ns */
 };
 
 struct worker {
@@ -39,7 +51,11 @@ struct worker {
 
 static struct queue pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
 			    .changed = PTHREAD_COND_INITIALIZER,
-			    .jobs = {&pool.jobs, &pool.jobs}};
+			    .jobs = {&pool.jobs, &pool.jobs},
+			    .busy = {&pool.busy, &pool.busy}};
+/* Under the pool's lock. */
+static pthread_cond_t relief_wakes = PTHREAD_COND_INITIALIZER;
+static bool has_relief;
 
 static void on_job_done(void *data)
 {
@@ -109,15 +125,28 @@ static struct job *next_job(struct queue *q, bool may_time_out)
 	return job;
 }
 
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static void serve(struct queue *q, bool may_time_out)
 {
+	struct server self;
 	struct job *job;
 
 	pthread_mutex_lock(&q->lock);
 	while ((job = next_job(q, may_time_out))) {
+		self.since = monotonic_ns();
+		list_init(&self.node);
+		list_append(&q->busy, &self.node);
 		pthread_mutex_unlock(&q->lock);
 		run_job(job);
 		pthread_mutex_lock(&q->lock);
+		list_remove(&self.node);
 	}
 	q->threads--;
 	pthread_cond_broadcast(&q->changed);
@@ -149,21 +178,86 @@ static int start_thread(pthread_t *ret, bool is_detached, void *(*fn)(void *), v
 	return r;
 }
 
-static void submit(struct loop *l, struct queue *q, struct job *job)
+static int count_hung(void)
+{
+	uint64_t now = monotonic_ns();
+	int count = 0;
+
+	list_for_each(s, &pool.busy, struct server, node) {
+		if (now - s->since < HUNG_NS)
+			break;
+		count++;
+	}
+	return count;
+}
+
+/* One more thread, if a job has none and there may be more. */
+static bool grow(int hung)
+{
+	int most = hung < POOL_HUNG_MAX ? POOL_MAX + hung : POOL_HUNG_MAX;
+	pthread_t thread;
+
+	if (pool.queued <= pool.idle || pool.threads >= most ||
+	    start_thread(&thread, true, pool_main, NULL))
+		return false;
+	pool.threads++;
+	return true;
+}
+
+static void wait_for_hung(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += (long)HUNG_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&relief_wakes, &pool.lock, &until);
+}
+
+static void *relief_main(void *arg)
+{
+	bool is_told = false;
+
+	pthread_mutex_lock(&pool.lock);
+	while (!pool.is_closing && pool.queued > pool.idle) {
+		int hung = count_hung();
+
+		for (int missing = pool.queued - pool.idle; missing > 0 && grow(hung); missing--)
+			;
+		if (hung >= POOL_HUNG_MAX && !is_told)
+			log_error("%d system calls hang, and nothing more can begin that needs a "
+				  "thread: look for a dead mount",
+				  hung);
+		is_told |= hung >= POOL_HUNG_MAX;
+		wait_for_hung();
+	}
+	has_relief = false;
+	pthread_cond_broadcast(&pool.changed);
+	pthread_mutex_unlock(&pool.lock);
+	return NULL;
+}
+
+static void find_thread(void)
 {
 	pthread_t thread;
 
+	if (!grow(0) && pool.queued > pool.idle && !has_relief)
+		has_relief = start_thread(&thread, true, relief_main, NULL) == 0;
+	if (!pool.threads)
+		abort();
+}
+
+static void submit(struct loop *l, struct queue *q, struct job *job)
+{
 	job->loop = l;
 	atomic_fetch_add(&job->refs, 1);
 	loop_hold(l, 1);
 	pthread_mutex_lock(&q->lock);
 	list_append(&q->jobs, &job->node);
 	q->queued++;
-	if (q == &pool && q->queued > q->idle && q->threads < POOL_MAX &&
-	    start_thread(&thread, true, pool_main, NULL) == 0)
-		q->threads++;
-	if (q == &pool && !q->threads)
-		abort();
+	if (q == &pool)
+		find_thread();
 	pthread_cond_signal(&q->changed);
 	pthread_mutex_unlock(&q->lock);
 }
@@ -186,6 +280,12 @@ int offload_wait(struct task *t, struct job *job)
 	if (job->result < 0)
 		error_copy(&t->err, &job->err);
 	return job->result;
+}
+
+int offload_finish(struct task *t, struct job *job)
+{
+	task_event_finish(t, &job->done);
+	return offload_wait(t, job);
 }
 
 void offload_detached(struct loop *l, struct worker *worker, struct job *job)
@@ -223,6 +323,7 @@ struct worker *worker_new(const char *name, int (*setup)(void *arg, struct error
 	pthread_mutex_init(&w->queue.lock, NULL);
 	pthread_cond_init(&w->queue.changed, NULL);
 	list_init(&w->queue.jobs);
+	list_init(&w->queue.busy);
 	r = start_thread(&w->thread, false, worker_main, w);
 	if (r) {
 		error_errno(err, r, "thread %s", name);
@@ -260,7 +361,8 @@ void offload_shutdown(void)
 	pthread_mutex_lock(&pool.lock);
 	pool.is_closing = true;
 	pthread_cond_broadcast(&pool.changed);
-	while (pool.threads)
+	pthread_cond_signal(&relief_wakes);
+	while (pool.threads || has_relief)
 		pthread_cond_wait(&pool.changed, &pool.lock);
 	pool.is_closing = false;
 	pthread_mutex_unlock(&pool.lock);

@@ -47,6 +47,9 @@ int offload(struct task *t, struct worker *worker, struct job *job);
  * the world is known only after a wait that was successful or gave the job's own error. */
 void offload_start(struct task *t, struct worker *worker, struct job *job);
 int offload_wait(struct task *t, struct job *job);
+/* Waits until the job has ended, however long that takes: for what works on something that must not
+ * go, or be used, before. */
+int offload_finish(struct task *t, struct job *job);
 /* Hands the job over without waiting; drops the caller's reference. Loop thread only. */
 void offload_detached(struct loop *l, struct worker *worker, struct job *job);
 

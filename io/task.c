@@ -7,6 +7,7 @@
 #include "io/task.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -241,12 +242,29 @@ size_t task_count(void)
 	return all_count;
 }
 
-void task_each(void (*fn)(const char *name, uint64_t parked_ns, void *data), void *data)
+void task_each(void (*fn)(const struct task *t, uint64_t parked_ns, void *data), void *data)
 {
 	list_for_each(ti, &all, struct task_impl, node) {
 		if (ti->waiter)
-			fn(ti->task.name, loop_now(ti->task.loop) - ti->parked_at, data);
+			fn(&ti->task, loop_now(ti->task.loop) - ti->parked_at, data);
 	}
+}
+
+void task_stage(struct task *t, const char *stage)
+{
+	t->stage = stage;
+	t->stage_since = loop_now(t->loop);
+}
+
+void task_blame(const struct task *t, struct error *err)
+{
+	const char *slash;
+
+	if (!t || !t->stage)
+		return;
+	slash = strrchr(t->name, '/'); /* a call's name is its whole path */
+	error_wrap(err, "%s is %s since %.1f s", slash ? slash + 1 : t->name, t->stage,
+		   (double)(loop_now(t->loop) - t->stage_since) / 1e9);
 }
 
 void task_cancel(struct task *t)
@@ -265,7 +283,9 @@ static int wait_error(struct task *t, int code)
 {
 	if (code == -ERR_CANCELLED)
 		return error_set(&t->err, ERR_CANCELLED, "%s: the caller went away", t->name);
-	return error_set(&t->err, ERR_DEADLINE, "%s: the deadline passed", t->name);
+	error_set(&t->err, ERR_DEADLINE, "%s: the deadline passed", t->name);
+	task_blame(t, &t->err);
+	return -ERR_DEADLINE;
 }
 
 int task_check(struct task *t)
@@ -406,6 +426,19 @@ int task_event_wait(struct task *t, struct task_event *e)
 	return e->is_set ? 0 : park(t, &e->waiters);
 }
 
+void task_event_finish(struct task *t, struct task_event *e)
+{
+	uint64_t deadline;
+
+	task_shield(t, +1);
+	deadline = task_deadline(t);
+	task_restore_deadline(t, LOOP_NEVER);
+	if (task_event_wait(t, e) < 0)
+		abort();
+	task_restore_deadline(t, deadline);
+	task_shield(t, -1);
+}
+
 void task_cond_init(struct task_cond *c)
 {
 	list_init(&c->waiters);
@@ -424,25 +457,36 @@ int task_cond_wait(struct task *t, struct task_cond *c)
 void task_mutex_init(struct task_mutex *m)
 {
 	list_init(&m->waiters);
-	m->is_locked = false;
+	m->owner = NULL;
 }
 
 int task_mutex_lock(struct task *t, struct task_mutex *m)
 {
-	if (m->is_locked)
-		return park(t, &m->waiters);
+	int r;
+
+	if (m->owner) {
+		r = park(t, &m->waiters);
+		if (r < 0)
+			task_blame(m->owner, &t->err);
+		return r;
+	}
 	TRY(task_check(t));
-	m->is_locked = true;
+	m->owner = t;
 	return 0;
 }
 
 void task_mutex_unlock(struct task_mutex *m)
 {
-	if (!m->is_locked)
+	struct task_impl *next;
+
+	if (!m->owner)
 		abort();
 	/* handed over, not released: a newcomer must not overtake */
-	if (list_is_empty(&m->waiters))
-		m->is_locked = false;
-	else
-		wake(container_of(m->waiters.next, struct waiter, node)->impl, 0);
+	if (list_is_empty(&m->waiters)) {
+		m->owner = NULL;
+		return;
+	}
+	next = container_of(m->waiters.next, struct waiter, node)->impl;
+	m->owner = &next->task;
+	wake(next, 0);
 }

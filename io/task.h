@@ -38,6 +38,8 @@ struct task {
 	struct arena *arena; /* dropped with the task */
 	struct loop *loop;
 	const char *name;	/* static; for the watchdog and the log */
+	const char *stage;	/* task_stage() */
+	uint64_t stage_since;	/* loop time */
 	struct task_impl *impl; /* io/task.c only */
 };
 
@@ -47,9 +49,14 @@ struct task *task_start(struct loop *l, const char *name, void (*fn)(struct task
 			void *arg);
 /* How many tasks exist. */
 size_t task_count(void);
-/* Calls fn for each task that is suspended: its name and for how long (ns); for the watchdog's
- * dump. */
-void task_each(void (*fn)(const char *name, uint64_t parked_ns, void *data), void *data);
+/* Calls fn for each task that is suspended, with for how long (ns); for the watchdog's dump. */
+void task_each(void (*fn)(const struct task *t, uint64_t parked_ns, void *data), void *data);
+/* Notes what t is at from now on, for whoever has to wait for it: a static text that goes behind
+ * "is", such as "opening its log". */
+void task_stage(struct task *t, const char *stage);
+/* For a wait that failed because of what t is at: prepends that to err. Nothing if t is NULL or has
+ * no stage. */
+void task_blame(const struct task *t, struct error *err);
 /* Frees pooled stacks; for leak checks at exit. */
 void task_pool_trim(void);
 
@@ -83,6 +90,8 @@ struct task_event {
 void task_event_init(struct task_event *e);
 void task_event_set(struct task_event *e);
 int task_event_wait(struct task *t, struct task_event *e);
+/* Waits however long it takes: for the end of what uses something of the caller's. */
+void task_event_finish(struct task *t, struct task_event *e);
 
 /* A condition: task_cond_wait() returns after the next task_cond_broadcast(); callers re-check. */
 struct task_cond {
@@ -93,13 +102,14 @@ void task_cond_init(struct task_cond *c);
 void task_cond_broadcast(struct task_cond *c);
 int task_cond_wait(struct task *t, struct task_cond *c);
 
-/* A queue for one object's operations: first come, first served. Owned by a task until unlocked. */
+/* A queue for one object's operations: first come, first served. */
 struct task_mutex {
 	struct list waiters;
-	bool is_locked;
+	struct task *owner; /* until it unlocks; NULL: nobody */
 };
 
 void task_mutex_init(struct task_mutex *m);
+/* An error of the wait says what the owner is at. */
 int task_mutex_lock(struct task *t, struct task_mutex *m);
 void task_mutex_unlock(struct task_mutex *m);
 

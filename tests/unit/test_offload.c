@@ -218,6 +218,76 @@ static void pool_grows_when_its_threads_sleep(void **state)
 	assert_true(loop_now(l) - began < 1000 * 1000000ull);
 }
 
+/* Jobs that hang until the test lets them go. */
+struct jam {
+	pthread_mutex_t lock;
+	int left;
+	bool has_overtaken;
+};
+
+struct jam_job {
+	struct job job;
+	struct jam *jam;
+};
+
+static int jam_run(struct job *job, struct error *err)
+{
+	struct jam *jam = ((struct jam_job *)job)->jam;
+
+	pthread_mutex_lock(&jam->lock);
+	pthread_mutex_unlock(&jam->lock);
+	return 0;
+}
+
+static void jam_free(struct job *job)
+{
+	atomic_fetch_sub(&jobs_alive, 1);
+	free(job);
+}
+
+static void jammed(struct task *t, void *arg)
+{
+	struct jam_job *j = xnew(struct jam_job);
+	struct jam *jam = arg;
+
+	job_init(&j->job, jam_run, jam_free);
+	atomic_fetch_add(&jobs_alive, 1);
+	j->jam = jam;
+	/* the deadline is nothing to a job that has to end first */
+	task_limit_ms(t, 1);
+	offload_start(t, NULL, &j->job);
+	assert_int_equal(offload_finish(t, &j->job), 0);
+	assert_true(jam->has_overtaken);
+	assert_int_equal(task_check(t), -ERR_DEADLINE);
+	job_unref(&j->job);
+	if (--jam->left == 0)
+		loop_stop(t->loop);
+}
+
+static void overtaker(struct task *t, void *arg)
+{
+	struct sum_job *j = sum_new(2, 3);
+	struct jam *jam = arg;
+
+	task_limit_ms(t, 5000);
+	assert_int_equal(offload(t, NULL, &j->job), 0);
+	job_unref(&j->job);
+	jam->has_overtaken = true;
+	pthread_mutex_unlock(&jam->lock);
+}
+
+static void jobs_that_hang_hold_up_nobody(void **state)
+{
+	struct jam jam = {.lock = PTHREAD_MUTEX_INITIALIZER, .left = 150};
+
+	pthread_mutex_lock(&jam.lock);
+	for (int i = 0; i < 150; i++)
+		task_start(l, "jammed", jammed, &jam);
+	task_start(l, "overtaker", overtaker, &jam);
+	loop_run(l);
+	assert_true(jam.has_overtaken);
+}
+
 static int fail_setup(void *arg, struct error *err)
 {
 	return error_set(err, ERR_DENIED, "no thread today");
@@ -281,6 +351,7 @@ int main(void)
 		T(worker_keeps_the_order_on_one_thread),
 		T(pool_runs_a_hundred),
 		T(pool_grows_when_its_threads_sleep),
+		T(jobs_that_hang_hold_up_nobody),
 		T(worker_whose_setup_fails_is_not_made),
 		T(detached_job_reports_on_the_loop),
 		T(freed_workers_job_can_be_settled_without_the_loop),

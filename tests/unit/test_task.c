@@ -308,11 +308,43 @@ static void mutex_serves_in_order_under_cancellation(void **state)
 	assert_int_equal(p[2].result, -ERR_DEADLINE);
 	assert_int_equal(p[3].result, 0);
 	assert_int_equal(p[4].result, 0);
-	assert_false(mutex.is_locked);
+	assert_null(mutex.owner);
 	assert_true(list_is_empty(&mutex.waiters));
 	assert_int_equal(order[3], 3);
 	assert_int_equal(order[4], 4);
 	free(p);
+}
+
+static void staged_holder(struct task *t, void *arg)
+{
+	struct task_mutex *m = arg;
+
+	assert_int_equal(task_mutex_lock(t, m), 0);
+	task_stage(t, "reading a book");
+	assert_int_equal(task_sleep_ms(t, 3000), 0);
+	task_mutex_unlock(m);
+}
+
+static void impatient(struct task *t, void *arg)
+{
+	struct probe *p = arg;
+
+	task_limit_ms(t, 2500);
+	note(t, p, task_mutex_lock(t, p->mutex));
+}
+
+static void waiter_learns_what_the_owner_is_at(void **state)
+{
+	struct task_mutex mutex;
+	struct probe p = {.mutex = &mutex};
+
+	task_mutex_init(&mutex);
+	task_start(l, "/some.Service/Holder", staged_holder, &mutex);
+	task_start(l, "waiter", impatient, &p);
+	loop_run(l);
+	assert_int_equal(p.result, -ERR_DEADLINE);
+	assert_string_equal(p.err.text, "Holder is reading a book since 2.5 s: waiter: the "
+					"deadline passed");
 }
 
 struct handover {
@@ -350,7 +382,7 @@ static void mutex_handed_over_to_a_cancelled_task_is_not_lost(void **state)
 	h.waiter = task_start(l, "waiter", handover_waiter, &h);
 	loop_run(l);
 	assert_int_equal(h.result, 0);
-	assert_false(h.mutex.is_locked);
+	assert_null(h.mutex.owner);
 }
 
 struct reader {
@@ -490,9 +522,9 @@ static void resident(long *pages, long *mappings)
 	fclose(f);
 }
 
-static void count_parked(const char *name, uint64_t parked_ns, void *data)
+static void count_parked(const struct task *t, uint64_t parked_ns, void *data)
 {
-	assert_string_equal(name, "sleeper");
+	assert_string_equal(t->name, "sleeper");
 	++*(int *)data;
 }
 
@@ -557,6 +589,7 @@ int main(void)
 		T(event_wakes_all_that_still_wait),
 		T(cond_wakes_once_a_broadcast),
 		T(mutex_serves_in_order_under_cancellation),
+		T(waiter_learns_what_the_owner_is_at),
 		T(mutex_handed_over_to_a_cancelled_task_is_not_lost),
 		T(wait_fd_returns_when_readable),
 		T(wait_fd_ends_at_the_deadline_in_real_time),
