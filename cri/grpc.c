@@ -22,6 +22,8 @@
 #define LARGE_SIZE (1024 * 1024)
 #define TRIM_DELAY_NS (500 * 1000000ull)
 #define LISTENERS_MAX 8
+/* How long before its own deadline a client is answered, at the most. */
+#define MARGIN_MAX_NS (200 * 1000000ull)
 
 struct grpc_server {
 	struct loop *loop;
@@ -197,7 +199,7 @@ void grpc_call_sent(struct call *c)
 
 static void finish(struct call *c, enum grpc_status status, const char *message)
 {
-	if (!c->stream)
+	if (!c->stream || c->is_finished)
 		return;
 	c->is_finished = true;
 	c->status = status;
@@ -283,6 +285,32 @@ static int run(struct task *t, struct call *c)
 	return 0;
 }
 
+static uint64_t margin_of(uint64_t timeout)
+{
+	return timeout / 20 < MARGIN_MAX_NS ? timeout / 20 : MARGIN_MAX_NS;
+}
+
+/* The deadline passed, and the task could not leave what it is at. */
+static void on_overdue(void *data)
+{
+	struct call *c = data;
+	struct error err = {0};
+
+	error_set(&err, ERR_DEADLINE, "the deadline passed, but it goes on");
+	task_blame(c->task, &err);
+	log_call(c->method->path, ERR_DEADLINE, loop_now(c->server->loop) - c->began, err.text);
+	free_buf(c, &c->queued);
+	finish(c, grpc_status_of(ERR_DEADLINE), err.text);
+}
+
+static void watch_deadline(struct call *c)
+{
+	if (c->deadline == LOOP_NEVER || c->method->is_streaming)
+		return;
+	loop_timer_start(c->server->loop, &c->overdue,
+			 c->deadline + margin_of(c->deadline - c->began) / 2);
+}
+
 static void call_main(struct task *t, void *arg)
 {
 	struct call *c = arg;
@@ -291,7 +319,9 @@ static void call_main(struct task *t, void *arg)
 	int r;
 
 	task_limit(t, c->deadline);
+	watch_deadline(c);
 	r = run(t, c);
+	loop_timer_stop(t->loop, &c->overdue);
 	c->task = NULL;
 	code = r < -ERR_INTERNAL || r > 0 ? ERR_INTERNAL : (enum err)(-r);
 	if (code) {
@@ -349,7 +379,7 @@ static int check_request(struct grpc_server *s, struct call *c, const struct grp
 		error_set(err, ERR_EXHAUSTED, "there are %d calls in flight; try again later",
 			  GRPC_MAX_CALLS);
 	else if (r->timeout)
-		c->deadline = c->began + timeout;
+		c->deadline = c->began + timeout - margin_of(timeout);
 	return err->code ? 200 : 0;
 }
 
@@ -363,6 +393,7 @@ struct call *grpc_call_begin(struct grpc_server *s, void *stream, const struct g
 	c->stream = stream;
 	c->began = loop_now(s->loop);
 	c->deadline = LOOP_NEVER;
+	loop_timer_init(&c->overdue, "a call's deadline", on_overdue, c);
 	c->http_status = 200;
 	c->refs = 1;
 	task_cond_init(&c->drained);
@@ -408,7 +439,7 @@ int call_reply(struct task *t, struct call *c, const ProtobufCMessage *response)
 				 c->method->path,
 				 c->has_reply ? "twice" : "once: it is a streaming one");
 	c->has_reply = true;
-	return c->stream ? enqueue(t, c, response) : 0;
+	return c->stream && !c->is_finished ? enqueue(t, c, response) : 0;
 }
 
 int call_send(struct task *t, struct call *c, const ProtobufCMessage *message)

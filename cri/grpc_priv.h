@@ -39,7 +39,9 @@ struct call {
 	size_t message_length; /* at most 3 bytes for each of an error's text */
 	struct task_cond drained;
 	struct list node; /* in the server's calls */
-	uint64_t began, deadline;
+	uint64_t began;
+	uint64_t deadline; /* a little before the client's, so that it gets to know why */
+	struct loop_timer overdue;
 	int refs; /* the task's and the stream's */
 };
 

@@ -109,9 +109,8 @@ static int finish_dirs(struct task *t, struct dirs_job *j)
 {
 	int r;
 
-	task_shield(t, +1);
-	r = offload_wait(t, &j->job);
-	task_shield(t, -1);
+	task_stage(t, "making its directories");
+	r = offload_finish(t, &j->job);
 	job_unref(&j->job);
 	return r;
 }
@@ -251,7 +250,9 @@ static int commit_running(struct task *t, void *data)
 	struct pump_start *pump = data;
 	struct container *c = pump->container;
 
+	task_stage(t, "opening its log");
 	TRY(container_wait_pump(t, pump));
+	task_stage(t, "recording its start");
 	c->started_at = realtime_ns();
 	return container_set_state(t, c, CONTAINER_RUNNING);
 }
@@ -288,6 +289,7 @@ static int bring_up(struct task *t, struct container *c, struct fifo_ends *ends)
 	struct error cause;
 	int master = -1, r;
 
+	task_stage(t, "making its pipes");
 	TRY(container_open_pipes(t, c, ends));
 	stdio = (struct container_stdio){ends->container[0], ends->container[1],
 					 ends->container[2]};
@@ -295,6 +297,7 @@ static int bring_up(struct task *t, struct container *c, struct fifo_ends *ends)
 	container_start_pump(&pump, c, ends);
 	r = c->sandbox->kind->container_start(t, c->handle, &stdio, commit_running, &pump, &master);
 	cause = t->err;
+	task_stage(t, "opening its log");
 	(void)container_wait_pump(t, &pump);
 	if (r < 0)
 		return error_copy(&t->err, &cause);
@@ -374,10 +377,12 @@ static int finish(struct task *t, struct container *c)
 {
 	struct container_exit e = {.never_ran = !c->handle};
 
+	task_stage(t, "ending what is left of it");
 	if (c->handle)
 		TRY(c->sandbox->kind->container_wait(t, c->handle, &e));
 	if (e.never_ran && image_of(c))
 		return take_start_back(t, c);
+	task_stage(t, "logging its last output");
 	TRY(container_drain_io(t, c));
 	describe_exit(c, &e);
 	TRY(container_set_state(t, c, CONTAINER_EXITED));
@@ -428,12 +433,12 @@ static int send_end(struct task *t, struct container *c, bool is_forced)
 {
 	struct task_mutex *held cleanup_unlock = NULL;
 
-	TRY(task_event_wait(t, &c->settled));
-	TRY(task_mutex_lock(t, &c->queue));
+	TRY(container_lock(t, c));
 	held = &c->queue;
 	if (c->is_removed || c->state != CONTAINER_RUNNING)
 		return 0;
 	TRY(container_check_handle(c, &t->err));
+	task_stage(t, "sending it a signal");
 	if (is_forced) {
 		TRY(c->sandbox->kind->container_kill_all(t, c->handle));
 		return 1;
@@ -518,9 +523,11 @@ int container_adopt(struct task *t, struct container *c, const struct buf *recor
 {
 	enum container_life life;
 
+	task_stage(t, "finding its process");
 	TRY(recover_handle(t, c, record->data, record->length));
 	if (c->state != CONTAINER_RUNNING)
 		return 0;
+	task_stage(t, "opening its log");
 	/* without its pipes it still runs, and still ends */
 	if (container_reopen_io(t, c) < 0)
 		log_error("container %s: output from before is lost: %s", c->id, t->err.text);
@@ -538,9 +545,11 @@ int container_adopt(struct task *t, struct container *c, const struct buf *recor
 int container_teardown(struct task *t, struct container *c)
 {
 	TRY(container_set_state(t, c, CONTAINER_REMOVING));
+	task_stage(t, "removing its cgroup");
 	TRY(recover_handle(t, c, NULL, 0));
 	TRY(c->sandbox->kind->container_remove(t, c->handle));
 	container_drop_io(t, c);
+	task_stage(t, "deleting its files");
 	TRY(fs_remove_tree(t, c->node->states_fd, c->id));
 	TRY(fs_remove_tree(t, c->node->roots_fd, c->id));
 	TRY(store_container_delete(t, c->node->store, c->id));

@@ -201,6 +201,23 @@ static int not_found(struct task *t, const char *what, const char *id)
 	return error_set(&t->err, ERR_NOT_FOUND, "%s %.80s: there is none with this id", what, id);
 }
 
+/* Until recovery has seen to an object it owns its queue. */
+static int lock_settled(struct task *t, struct task_event *settled, struct task_mutex *queue)
+{
+	int r = task_event_wait(t, settled);
+
+	if (r < 0)
+		task_blame(queue->owner, &t->err);
+	return r < 0 ? r : task_mutex_lock(t, queue);
+}
+
+int container_lock(struct task *t, struct container *c)
+{
+	int r = lock_settled(t, &c->settled, &c->queue);
+
+	return r < 0 ? error_wrap(&t->err, "wait for container %s", c->id) : 0;
+}
+
 int sandbox_acquire(struct task *t, struct node *n, const char *id, struct sandbox **ret)
 {
 	struct sandbox *sb = sandbox_find(n, id);
@@ -209,9 +226,7 @@ int sandbox_acquire(struct task *t, struct node *n, const char *id, struct sandb
 	if (!sb)
 		return not_found(t, "sandbox", id);
 	sandbox_ref(sb);
-	r = task_event_wait(t, &sb->settled);
-	if (r == 0)
-		r = task_mutex_lock(t, &sb->queue);
+	r = lock_settled(t, &sb->settled, &sb->queue);
 	if (r < 0) {
 		error_wrap(&t->err, "wait for sandbox %s", sb->id);
 		sandbox_unref(sb);
@@ -235,11 +250,8 @@ int container_acquire(struct task *t, struct node *n, const char *id, struct con
 	if (!c)
 		return not_found(t, "container", id);
 	container_ref(c);
-	r = task_event_wait(t, &c->settled);
-	if (r == 0)
-		r = task_mutex_lock(t, &c->queue);
+	r = container_lock(t, c);
 	if (r < 0) {
-		error_wrap(&t->err, "wait for container %s", c->id);
 		container_unref(c);
 		return r;
 	}

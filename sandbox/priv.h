@@ -18,6 +18,10 @@ void sandbox_leave(struct sandbox *sb);
 void container_enter(struct container *c);
 void container_leave(struct container *c);
 
+/* Its queue, once recovery has seen to it; an error of the wait says what it is at. The caller has
+ * a reference. */
+int container_lock(struct task *t, struct container *c);
+
 /* The one door to a state: checks the transition, makes it durable, then sets it. */
 int sandbox_set_state(struct task *t, struct sandbox *sb, enum sandbox_state state);
 int container_set_state(struct task *t, struct container *c, enum container_state state);

@@ -50,9 +50,8 @@ static int finish_files(struct task *t, struct files_job *j)
 {
 	int r;
 
-	task_shield(t, +1);
-	r = offload_wait(t, &j->job);
-	task_shield(t, -1);
+	task_stage(t, "writing its files");
+	r = offload_finish(t, &j->job);
 	job_unref(&j->job);
 	return r;
 }
@@ -67,6 +66,7 @@ static int bring_up(struct task *t, struct sandbox *sb)
 
 	TRY(sb->node->front->sandbox_spec(arena, sb, &spec, &t->err));
 	files = start_files(t, sb);
+	task_stage(t, "making its namespaces");
 	r = sb->kind->sandbox_create(t, &spec, &sb->handle);
 	cause = t->err;
 	TRY(finish_files(t, files));
@@ -195,7 +195,9 @@ static int stop_acquired(struct task *t, struct sandbox *sb)
 	/* first NOTREADY, so that no start slips in behind the walk */
 	if (sb->state == SANDBOX_READY)
 		TRY(sandbox_set_state(t, sb, SANDBOX_NOTREADY));
+	task_stage(t, "ending its containers");
 	TRY(end_containers(t, sb));
+	task_stage(t, "giving up its namespaces");
 	return sb->handle ? sb->kind->sandbox_stop(t, sb->handle) : 0;
 }
 
@@ -239,6 +241,7 @@ static int ensure_handle(struct task *t, struct sandbox *sb)
 int sandbox_teardown(struct task *t, struct sandbox *sb)
 {
 	TRY(sandbox_set_state(t, sb, SANDBOX_REMOVING));
+	task_stage(t, "removing its containers");
 	while (!list_is_empty(&sb->containers)) {
 		struct container *c =
 			container_of(sb->containers.next, struct container, node_in_sandbox);
@@ -249,8 +252,10 @@ int sandbox_teardown(struct task *t, struct sandbox *sb)
 		container_unref(c);
 		TRY(r);
 	}
+	task_stage(t, "giving up its namespaces");
 	TRY(ensure_handle(t, sb));
 	TRY(sb->kind->sandbox_remove(t, sb->handle));
+	task_stage(t, "deleting its files");
 	TRY(fs_remove_tree(t, sb->node->sandboxes_fd, sb->id));
 	TRY(store_sandbox_delete(t, sb->node->store, sb->id));
 	sandbox_leave(sb);

@@ -187,8 +187,11 @@ static int prepare(struct task *t, struct linux_container *c)
 {
 	struct device_list devices CLEANUP(device_list_done) = {0};
 
+	task_stage(t, "looking up its user and devices");
 	TRY(look_up(t, c, &devices));
+	task_stage(t, "compiling its seccomp filter");
 	TRY(linux_container_need_filter(t, c));
+	task_stage(t, "making its cgroup");
 	TRY(cgroup_create(t, kind.cgroups, c->cgroup, &c->spec.resources));
 	return c->spec.is_privileged ? 0 : restrict_devices(t, c, &devices);
 }
@@ -404,6 +407,7 @@ int linux_container_kill_all(struct task *t, void *container)
 {
 	struct linux_container *c = container;
 
+	task_stage(t, "killing its processes");
 	if (c->life == LIFE_RUNNING)
 		TRY(process_signal(c->pidfd, SIGKILL, &t->err));
 	TRY(cgroup_kill(t, kind.cgroups, c->cgroup));

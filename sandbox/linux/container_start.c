@@ -127,6 +127,7 @@ static int give_birth(struct task *t, struct linux_container *c, struct plan_job
 	int r;
 
 	TRY(get_pod_fds(t, c, &j->pod));
+	task_stage(t, "opening its mount sources");
 	TRY(offload(t, NULL, &j->job));
 	birth.plan = j->plan;
 	j->plan = (struct plan_builder){0};
@@ -135,6 +136,7 @@ static int give_birth(struct task *t, struct linux_container *c, struct plan_job
 	birth.clone_fd = j->join.clone_fd;
 	if (c->spec.pid == NS_CONTAINER)
 		birth.flags |= CLONE_NEWPID;
+	task_stage(t, "bearing its process");
 	r = spawner_start(t, kind.spawner, &birth, &c->pidfd, &c->pid);
 	return r;
 }

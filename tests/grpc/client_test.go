@@ -290,6 +290,9 @@ func TestDeadlines(t *testing.T) {
 	// a handler that outlives its client: the reply goes nowhere
 	_, err = c.say(within(t, 20*time.Millisecond), "shielded 200")
 	expect(t, err, codes.DeadlineExceeded, "")
+	// a client is answered in time to learn why
+	_, err = c.say(within(t, time.Second), "shielded 1500")
+	expect(t, err, codes.DeadlineExceeded, "the deadline passed, but it goes on")
 	s.quiet(c)
 }
 
