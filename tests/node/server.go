@@ -186,19 +186,25 @@ func (s *Server) Own() []int {
 // Kill is kill -9 of the server alone, and returns when it is gone.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
+	s.KillBy(t, unix.SIGKILL)
+}
+
+// KillBy is the same by another signal.
+func (s *Server) KillBy(t testing.TB, signal unix.Signal) {
+	t.Helper()
 	pid, err := s.Pid()
 	if err != nil {
 		t.Fatalf("no server to kill: %v", err)
 	}
-	if parent := parentOf(pid); s.IsKept() && parent != s.process.Process.Pid {
-		t.Fatalf("process %d is to be killed, but is a child of %d, not of the keeper", pid, parent)
+	if parent := parentOf(pid); parent != s.process.Process.Pid && parent != os.Getpid() {
+		t.Fatalf("process %d is to be killed, but is a child of %d, neither the keeper's nor ours", pid, parent)
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+	if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -215,6 +221,16 @@ func (s *Server) Kill(t testing.TB) {
 	if !s.IsKept() {
 		s.ended <- <-s.ended
 	}
+}
+
+// KillKeeper is kill -9 of the keeper alone, and returns when it is gone. Run starts another one, once
+// the server is gone too.
+func (s *Server) KillKeeper(t testing.TB) {
+	t.Helper()
+	if err := s.process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.ended <- <-s.ended
 }
 
 // KillOthers kills what a server that is gone has left, and waits until it has ended.
@@ -249,12 +265,12 @@ func (s *Server) Import(t testing.TB, archive string) {
 	}
 }
 
-// ReapOrphans does what PID 1 does: takes the status of dead children. Nobody else may be waiting for
-// one meanwhile.
-func ReapOrphans() {
+// ReapOrphans does what PID 1 does: takes the status of dead children, but for some. Nobody else may be
+// waiting for one meanwhile.
+func ReapOrphans(except ...int) {
 	self := os.Getpid()
 	for pid, p := range processes() {
-		if p.parent == self && p.state == "Z" {
+		if p.parent == self && p.state == "Z" && !slices.Contains(except, pid) {
 			var status unix.WaitStatus
 			_, _ = unix.Wait4(pid, &status, unix.WNOHANG, nil)
 		}
