@@ -12,6 +12,7 @@
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,6 +22,9 @@
 #include "io/base/cleanup.h"
 #include "io/base/map.h"
 #include "io/offload.h"
+
+/* A node may have 100,000 mounts (fs.mount-max), of some 200 bytes each. */
+#define MOUNTINFO_MAX (64u << 20)
 
 int fs_openat2(int dir, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
@@ -283,6 +287,53 @@ int fs_remove_tree_blocking(int dir, const char *name, struct error *err)
 	if (r == 1)
 		return error_set(err, ERR_INTERNAL, "remove %s: somebody fills it meanwhile", name);
 	return r;
+}
+
+void fs_unescape_mount(char *s)
+{
+	char *to = s;
+
+	while (*s) {
+		if (s[0] == '\\' && s[1] && s[2] && s[3]) {
+			*to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
+			s += 4;
+		} else {
+			*to++ = *s++;
+		}
+	}
+	*to = '\0';
+}
+
+/* One line: id parent dev root mount-point … */
+static int unmount_line(char *line, const char *dir, struct error *err)
+{
+	char *at = line, *rest = NULL;
+	size_t n = strlen(dir);
+
+	for (int i = 0; i < 5; i++)
+		if (!(at = strtok_r(i ? NULL : line, " ", &rest)))
+			return 0;
+	fs_unescape_mount(at);
+	if (strncmp(at, dir, n) || (at[n] && at[n] != '/'))
+		return 0;
+	if (umount2(at, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL)
+		return error_errno(err, errno, "unmount %s", at);
+	return 0;
+}
+
+int fs_unmount_below(const char *dir, struct error *err)
+{
+	struct buf text CLEANUP(buf_done) = {0};
+	char *end;
+
+	TRY(fs_read_file("/proc/self/mountinfo", MOUNTINFO_MAX, &text, err));
+	/* the later lines are the inner ones */
+	while ((end = memrchr(text.data, '\n', text.length))) {
+		text.length = (size_t)(end - text.data);
+		TRY(unmount_line(end + 1, dir, err));
+		*end = 0;
+	}
+	return unmount_line(text.data, dir, err);
 }
 
 struct remove_job {

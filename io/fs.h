@@ -48,6 +48,11 @@ int fs_remove_tree_blocking(int dir, const char *name, struct error *err);
 /* The same on another thread. When the wait ends early the removal still runs to its end. */
 int fs_remove_tree(struct task *t, int dir, const char *name);
 
+/* Undoes what mountinfo (proc_pid_mountinfo(5)) does to space, tab, newline and backslash: \ooo. */
+void fs_unescape_mount(char *s);
+/* Unmounts (MNT_DETACH) what is mounted on that absolute path and below it. */
+int fs_unmount_below(const char *dir, struct error *err);
+
 #define FS_RANDOM_NAME 33
 /* 32 random hex digits. */
 void fs_random_name(char name[FS_RANDOM_NAME]);

@@ -360,7 +360,8 @@ int fdstore_drop(struct task *t, struct fdstore *fs, const char *name)
 	return send_remove(t, fs, name);
 }
 
-int fdstore_sweep(struct task *t, struct fdstore *fs)
+int fdstore_sweep(struct task *t, struct fdstore *fs,
+		  bool (*is_owned)(void *data, const char *name), void *data)
 {
 	struct map_slot *slot;
 	size_t index = 0;
@@ -368,6 +369,8 @@ int fdstore_sweep(struct task *t, struct fdstore *fs)
 	while ((slot = map_next(&fs->kept, &index))) {
 		cleanup_free char *name = xstrdup(slot->key);
 
+		if (is_owned(data, name))
+			continue;
 		close_kept(fs, name);
 		TRY(send_remove(t, fs, name));
 	}

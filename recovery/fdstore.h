@@ -48,9 +48,10 @@ int fdstore_take(struct fdstore *fs, const char *name);
 int fdstore_put(struct task *t, struct fdstore *fs, const char *name, int fd);
 /* Ends the keeping, fine if there is none; what was not taken is closed. */
 int fdstore_drop(struct task *t, struct fdstore *fs, const char *name);
-/* Drops all that was passed at start and not taken: once reconcile has seen every object, nothing
- * owns it. */
-int fdstore_sweep(struct task *t, struct fdstore *fs);
+/* Drops what was passed at start, not taken, and is nobody's by is_owned: once reconcile has seen
+ * every object. */
+int fdstore_sweep(struct task *t, struct fdstore *fs,
+		  bool (*is_owned)(void *data, const char *name), void *data);
 
 /* READY=1: the server answers. Never waits. */
 void fdstore_notify_ready(struct fdstore *fs);

@@ -204,13 +204,27 @@ static int load_container(void *data, const struct container_row *row)
 	return 0;
 }
 
+/* A position of a container that is lost. */
+static void drop_position(struct node *n, const char *container_id)
+{
+	struct store_batch batch = {0};
+
+	if (!container_id || n->is_incomplete || map_get(&n->strangers, container_id))
+		return;
+	log_warning("position in the log of container %.64s is nobody's: removed", container_id);
+	batch_stream_delete(&batch, container_id);
+	store_commit_later(n->store, &batch, NULL, NULL);
+}
+
 static int load_position(void *data, const struct stream_row *row)
 {
 	struct node *n = data;
 	struct container *c = row->container_id ? map_get(&n->containers, row->container_id) : NULL;
 
-	if (!c)
+	if (!c) {
+		drop_position(n, row->container_id);
 		return 0;
+	}
 	c->position.log_inode = row->log_inode;
 	c->position.log_offset = row->log_offset;
 	memcpy(c->position.spool_offset, row->spool_offset, sizeof(row->spool_offset));

@@ -6,7 +6,6 @@
 #include "sandbox/priv.h"
 
 #include "io/base/log.h"
-#include "recovery/fdstore.h"
 #include "recovery/reconcile.h"
 
 const struct sandboxer *node_kind(const struct node *n, const char *handler)
@@ -79,6 +78,11 @@ static int recover_sandbox(struct task *t, struct sandbox *sb)
 	return 0;
 }
 
+static void log_swept(void *data, const char *thing)
+{
+	log_warning("%s is nobody's: removed", thing);
+}
+
 /* What belongs to nobody is known only when every object has been seen. */
 static void sweep_main(struct task *t, void *arg)
 {
@@ -86,8 +90,8 @@ static void sweep_main(struct task *t, void *arg)
 
 	reconcile_run(t, n->reconcile);
 	n->reconcile = NULL;
-	if (fdstore_sweep(t, n->fdstore) < 0)
-		log_error("descriptors of nobody stay in the keeper: %s", t->err.text);
+	if (node_sweep(t, n, false, log_swept, NULL) < 0)
+		log_error("what is nobody's stays: %s", t->err.text);
 	if (image_sweep(t, n->images) < 0)
 		log_error("layers of nobody stay: %s", t->err.text);
 	log_info("state and world are in line");

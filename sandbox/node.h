@@ -155,6 +155,14 @@ int node_load(struct node *n, struct error *err);
 /* Starts a task for each object that brings it and the world in line. */
 void node_reconcile(struct node *n);
 
+/*
+ * Removes what has a place and a name of ours and belongs to no object, once all are settled; fn is
+ * told of each thing, such as "directory /x/y". is_dry: nothing is removed. ERR_PRECONDITION when
+ * some rows could not be read.
+ */
+int node_sweep(struct task *t, struct node *n, bool is_dry,
+	       void (*fn)(void *data, const char *thing), void *data);
+
 /* By id or unambiguous prefix, without a reference; NULL when there is none. */
 struct sandbox *sandbox_find(struct node *n, const char *id);
 struct container *container_find(struct node *n, const char *id);

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "io/base/buf.h"
+#include "io/base/map.h"
 #include "io/process.h"
 #include "sandbox/spec.h"
 
@@ -36,6 +37,22 @@ struct sandboxer_env {
 	/* What holds the sandbox up (a PID 1, a virtual machine) ended without being asked to. */
 	void (*sandbox_exited)(void *data, const char *sandbox_id);
 	void *data;
+};
+
+/*
+ * What is swept: things whose names bear an id that nobody knows. Whoever looks does so before it
+ * asks is_known; since an object is known before anything of it is made, and until all of it is
+ * gone, nothing of one that comes or goes meanwhile is taken for nobody's.
+ */
+struct sweep {
+	bool (*is_known)(void *data, const char *id);
+	/* Calls fn for the cgroup parent of each sandbox, maybe more than once for one. */
+	void (*each_parent)(void *data, void (*fn)(void *arg, const char *parent), void *arg);
+	/* Is told of each thing before it goes: "cgroup /a/b". */
+	void (*found)(void *data, const char *thing);
+	void *data;
+	bool is_dry;	/* nothing goes */
+	struct map ids; /* ids of nobody of which something was found; a kind adds to them */
 };
 
 enum container_life { LIFE_CREATED, LIFE_RUNNING, LIFE_EXITED };
@@ -80,6 +97,9 @@ struct sandboxer {
 	/* Removes what the kind has in the world for itself; called when the server ends without
 	 * any sandbox. */
 	int (*give_up)(struct task *t);
+	/* Removes what is nobody's of the kind's things: pins, processes, cgroups. Directories are
+	 * the server's. Works without init, too: env has all it needs; its pins may be NULL. */
+	int (*sweep)(struct task *t, const struct sandboxer_env *env, struct sweep *sweep);
 	void (*shutdown)(void);
 
 	/* Controller half */

@@ -18,6 +18,8 @@ static const char put_sql[] =
 	"dropped_err = excluded.dropped_err, unreported_out = excluded.unreported_out, "
 	"unreported_err = excluded.unreported_err";
 
+static const char delete_sql[] = "DELETE FROM streams WHERE container_id = ?";
+
 static const struct table table = {
 	.name = "streams",
 	.keys = {"SELECT rowid FROM streams INDEXED BY sqlite_autoindex_streams_1 ORDER BY rowid",
@@ -50,6 +52,11 @@ void batch_stream_put(struct store_batch *batch, const struct stream_row *row)
 	batch->has_streams = true;
 	op_text(op, row->container_id);
 	set_offsets(op, row);
+}
+
+void batch_stream_delete(struct store_batch *batch, const char *container_id)
+{
+	op_text(op_new(batch, delete_sql), container_id);
 }
 
 void store_stream_put(struct store *s, const struct stream_row *row,

@@ -30,3 +30,5 @@ int store_stream_each(struct store *s, int (*fn)(void *data, const struct stream
 /* For what must be committed together with something else, or before a reply (ReopenContainerLog).
  */
 void batch_stream_put(struct store_batch *batch, const struct stream_row *row);
+/* For a row whose container is lost; others go with theirs. */
+void batch_stream_delete(struct store_batch *batch, const char *container_id);

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include "io/base/alloc.h"
+#include "io/base/buf.h"
 #include "io/base/cleanup.h"
 #include "io/offload.h"
 #include "sandbox/linux/cgroup_priv.h"
@@ -32,6 +33,7 @@ struct cgroup_job {
 	struct setting_list settings;
 	struct cgroup_join join;
 	struct pid_list pids;
+	struct buf names; /* of children, each ended by NUL */
 	struct cgroup_device *devices;
 	size_t device_count;
 	int fds[WAIT_BATCH]; /* processes to wait for */
@@ -56,6 +58,7 @@ static void free_job(struct job *job)
 	setting_list_done(&j->settings);
 	cgroup_join_done(&j->join);
 	pid_list_done(&j->pids);
+	buf_done(&j->names);
 	for (size_t i = 0; i < j->fd_count; i++)
 		close_fd(j->fds[i]);
 	free(j);
@@ -585,6 +588,31 @@ static int run_remove_unused(struct cgroup_job *j, struct error *err)
 int cgroup_remove_unused(struct task *t, struct cgroups *cg, const char *path)
 {
 	return run_simple(t, cg, path, run_remove_unused);
+}
+
+static int run_children(struct cgroup_job *j, struct error *err)
+{
+	for (size_t i = 0; i < j->cg->count; i++) {
+		cleanup_close int dir = cgroup_open(&j->cg->hierarchies[i], j->path);
+		int r = dir < 0 ? dir : cgroup_child_names(dir, &j->names);
+
+		if (r < 0 && r != -ENOENT && r != -ENODEV)
+			return error_errno(err, -r, "list cgroup %s", j->path);
+	}
+	return 0;
+}
+
+int cgroup_children(struct task *t, struct cgroups *cg, const char *path,
+		    void (*fn)(void *data, const char *name), void *data)
+{
+	CLEANUP_JOB struct cgroup_job *j = NULL;
+
+	TRY(cgroup_path_check(path, &t->err));
+	j = new_job(cg, path, run_children);
+	TRY(offload(t, NULL, &j->job));
+	for (size_t at = 0; at < j->names.length; at += strlen(j->names.data + at) + 1)
+		fn(data, j->names.data + at);
+	return 0;
 }
 
 static int run_procs(struct cgroup_job *j, struct error *err)

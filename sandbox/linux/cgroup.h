@@ -125,6 +125,10 @@ int cgroup_remove(struct task *t, struct cgroups *cg, const char *path);
 /* Removes a group without sub-groups and processes; 0 also when it is in use or not there. For
  * parents that several sandboxes share. */
 int cgroup_remove_unused(struct task *t, struct cgroups *cg, const char *path);
+/* Calls fn for the name of each of its sub-groups in any hierarchy, once for each hierarchy that
+ * has it; afterwards, so fn may do anything but suspend. */
+int cgroup_children(struct task *t, struct cgroups *cg, const char *path,
+		    void (*fn)(void *data, const char *name), void *data);
 /* Pids in it and below; the caller frees. A missing group has none. */
 int cgroup_procs(struct task *t, struct cgroups *cg, const char *path, pid_t **ret_pids,
 		 size_t *ret_count);

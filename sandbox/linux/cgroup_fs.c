@@ -120,6 +120,16 @@ static const char *next_child(DIR *list)
 	return NULL;
 }
 
+int cgroup_child_names(int dir, struct buf *ret)
+{
+	cleanup_closedir DIR *list = open_children(dir);
+	const char *name;
+
+	while ((name = next_child(list)))
+		buf_append(ret, name, strlen(name) + 1);
+	return 0;
+}
+
 int cgroup_walk(int dir, int (*fn)(int dir, void *arg), void *arg)
 {
 	struct {

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "io/base/buf.h"
 #include "sandbox/linux/cgroup.h"
 
 enum controller {
@@ -93,6 +94,9 @@ uint64_t cgroup_read_key(int dir, const char *file, const char *key);
  * beyond CGROUP_DEPTH_MAX is -ELOOP. dir is consumed. */
 #define CGROUP_DEPTH_MAX 256
 int cgroup_walk(int dir, int (*fn)(int dir, void *arg), void *arg);
+
+/* Appends the names of the sub-groups, each with its NUL. */
+int cgroup_child_names(int dir, struct buf *ret);
 
 /* Removes the group with all below it, 0 when it is not there. */
 int cgroup_remove_tree(const struct hierarchy *h, const char *path);

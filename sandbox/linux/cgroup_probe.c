@@ -9,6 +9,7 @@
 #include "io/base/alloc.h"
 #include "io/base/buf.h"
 #include "io/base/cleanup.h"
+#include "io/fs.h"
 
 #define V1_USED                                                                                    \
 	(1u << CONTROLLER_CPU | 1u << CONTROLLER_CPUACCT | 1u << CONTROLLER_CPUSET |               \
@@ -30,22 +31,6 @@ static unsigned parse_words(char *text, const char *separators)
 			mask |= 1u << c;
 	}
 	return mask;
-}
-
-/* mountinfo writes space, tab, newline and backslash as \ooo. */
-static void unescape(char *s)
-{
-	char *to = s;
-
-	while (*s) {
-		if (s[0] == '\\' && s[1] && s[2] && s[3]) {
-			*to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-			s += 4;
-		} else {
-			*to++ = *s++;
-		}
-	}
-	*to = '\0';
 }
 
 static int add_hierarchy(struct cgroups *cg, const char *mount, bool is_v2, unsigned controllers,
@@ -89,7 +74,7 @@ static int parse_line(struct cgroups *cg, char *line, bool want_v2, struct error
 	for (int i = 0; i < 6; i++)
 		if (!(fields[i] = strtok_r(i ? NULL : line, " ", &rest)))
 			return 0;
-	unescape(fields[4]);
+	fs_unescape_mount(fields[4]);
 	controllers = parse_words(super, ",") & (V1_USED | V1_WITHOUT_V2);
 	return want_v2 || controllers ? add_hierarchy(cg, fields[4], want_v2, controllers, err) : 0;
 }

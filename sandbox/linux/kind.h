@@ -94,6 +94,10 @@ void linux_sandbox_forget(void *sandbox);
 /* The name of a pin of id. */
 void pin_name(char name[PIN_NAME_SIZE], const char *id, const char *suffix);
 
+/* sweep.c */
+
+int linux_sweep(struct task *t, const struct sandboxer_env *env, struct sweep *sweep);
+
 /* held.c: pidfds that must outlive us: pinned, or with the keeper where the kernel can't. */
 
 /* What is recorded beside the pid, to find it again. */

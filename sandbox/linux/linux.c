@@ -69,6 +69,7 @@ const struct sandboxer linux_sandboxer = {
 		     .supplemental_groups_policy = true},
 	.init = linux_init,
 	.give_up = linux_give_up,
+	.sweep = linux_sweep,
 	.shutdown = linux_shutdown,
 	.sandbox_create = linux_sandbox_create,
 	.sandbox_recover = linux_sandbox_recover,

@@ -232,6 +232,11 @@ static const char *after(const char *command, const char *word)
 	return strncmp(command, word, length) == 0 ? command + length : NULL;
 }
 
+static bool is_nobodys(void *data, const char *name)
+{
+	return false;
+}
+
 static void obey(struct task *t, struct server *s, char *command)
 {
 	const char *args;
@@ -266,7 +271,7 @@ static void obey(struct task *t, struct server *s, char *command)
 	} else if (strcmp(command, "own") == 0) {
 		do_own(s);
 	} else if (strcmp(command, "sweep") == 0) {
-		fdstore_sweep(t, s->fs);
+		fdstore_sweep(t, s->fs, is_nobodys, NULL);
 	} else if (strcmp(command, "ready") == 0) {
 		fdstore_notify_ready(s->fs);
 	}
