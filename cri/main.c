@@ -31,6 +31,9 @@
 #include "sandbox/node.h"
 #include "store/db.h"
 
+/* As low as it goes short of being exempt. */
+#define OOM_SCORE "-999"
+
 /* A directory that holds one for each object, and its descriptor. */
 static int make_dir(const char *parent, const char *name, int *ret_fd, struct error *err)
 {
@@ -174,13 +177,30 @@ static void raise_fd_limit(void)
 	}
 }
 
+/* Nobody else can do for the node what we do; the keeper, which becomes the parent of this one, is
+ * told by the same function. 0 or -errno. */
+static int escape_oom_killer(void)
+{
+	cleanup_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	return write(fd, OOM_SCORE, strlen(OOM_SCORE)) < 0 ? -errno : 0;
+}
+
 static int run(const struct config *config, struct error *err)
 {
 	struct node n = {0};
+	int r;
 
 	signal(SIGPIPE, SIG_IGN);
 	umask(022);
 	raise_fd_limit();
+	r = escape_oom_killer();
+	if (r < 0)
+		log_warning("oom_score_adj %s is refused (%s): a node short of memory may kill "
+			    "the server; give it CAP_SYS_RESOURCE",
+			    OOM_SCORE, strerrordesc_np(-r));
 	n.loop = loop_new(err);
 	if (!n.loop)
 		return -(int)err->code;
@@ -226,8 +246,11 @@ int main(int argc, char **argv)
 	}
 	if (r == 0) {
 		log_set_level((enum log_level)log_level_parse(config.log_level));
-		if (config.is_kept)
+		if (config.is_kept) {
+			/* refused: the server says it */
+			escape_oom_killer();
 			return run_keeper(argc, argv, &config);
+		}
 		r = run(&config, &err);
 	}
 	if (r < 0)

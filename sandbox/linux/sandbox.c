@@ -16,6 +16,9 @@
 #include "sandbox/linux/spec_copy.h"
 #include "sandbox/linux/sysctl.h"
 
+/* It takes next to nothing, and the whole pod goes with it. */
+#define PID1_OOM_SCORE (-998)
+
 struct ns_job {
 	struct job job;
 	struct linux_sandbox *sandbox;
@@ -179,6 +182,7 @@ static int plan_pid1(struct plan_builder *plan, int *ret_control, struct error *
 	TRY(ns_make_shm(4096, 0, 0, &root, err));
 	plan_get(plan)->root_fd = plan_give_fd(plan, root);
 	plan_get(plan)->exec_fd = plan_lend_fd(plan, kind.pid1_program);
+	plan_get(plan)->oom_score_adj = PID1_OOM_SCORE;
 	return plan_seal(plan, ret_control, err);
 }
 

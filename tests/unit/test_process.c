@@ -107,6 +107,27 @@ static void signals_become_128_and_more(void **state)
 	assert_int_equal(r.exit.signal, 0);
 }
 
+static void set_oom_score(const char *value)
+{
+	cleanup_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	assert_int_equal(write(fd, value, strlen(value)), strlen(value));
+}
+
+/* A server that is protected starts helpers that are not; the other direction needs no right. */
+static void oom_score_is_not_inherited(void **state)
+{
+	char old[16] = "";
+	cleanup_close int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
+
+	assert_true(read(fd, old, sizeof(old) - 1) > 0);
+	if (atoi(old) != 0)
+		skip();
+	set_oom_score("300");
+	assert_int_equal(run("exit $(cat /proc/self/oom_score_adj)", 0).exit.code, 0);
+	set_oom_score(old);
+}
+
 static void wait_status_is_spelled_the_same(void **state)
 {
 	assert_int_equal(process_exit_of_status(3 << 8).code, 3);
@@ -270,6 +291,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(exit_codes_arrive),
 		T(signals_become_128_and_more),
+		T(oom_score_is_not_inherited),
 		T(wait_status_is_spelled_the_same),
 		T(missing_executable_is_named),
 		T(descriptors_arrive_from_three_on_and_no_others),
