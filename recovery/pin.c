@@ -484,6 +484,14 @@ static int open_pins(struct pins *p, struct error *err)
 	return r;
 }
 
+bool pins_exist(const char *state_dir)
+{
+	cleanup_free char *path = xasprintf("%s/pins/mnt", state_dir);
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	return fd >= 0 && is_mount_namespace(fd);
+}
+
 static bool probe_pidfds(void)
 {
 	cleanup_close int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);

@@ -32,6 +32,8 @@ struct pins;
  * set: without CAP_SYS_ADMIN nothing can be pinned.
  */
 struct pins *pins_open(struct loop *l, const char *state_dir, struct error *err);
+/* Whether there is something to join. */
+bool pins_exist(const char *state_dir);
 bool pins_can_hold_pidfds(const struct pins *p);
 
 /* Pins the namespace or pidfd; fd stays the caller's. What had the name is replaced. ERR_INVALID

@@ -38,6 +38,21 @@ void record_drop(struct buf *b)
 	free(b);
 }
 
+#define HINT_REMOVE "remove it"
+#define HINT_FSCK "crisp fsck --fix removes it"
+
+static void report(const struct node *n, enum row_kind kind, const char *id, const char *why,
+		   const char *hint)
+{
+	static const char *const names[] = {"sandbox", "container", "position of container"};
+	const char *what = id ? id : "(none)";
+
+	if (n->row_report)
+		n->row_report->damaged(n->row_report->data, kind, what, why);
+	else
+		log_error("%s %.64s is damaged: %s; %s", names[kind], what, why, hint);
+}
+
 static enum sandbox_state sandbox_state_of(const struct node *n, int state)
 {
 	if (state == SANDBOX_READY && n->is_rebooted)
@@ -88,8 +103,7 @@ static int load_sandbox(void *data, const struct sandbox_row *row)
 	struct sandbox *sb;
 
 	if (!id_is_valid(row->id)) {
-		log_error("sandbox row %.64s: that is no id; crisp fsck --fix removes it",
-			  row->id ? row->id : "(none)");
+		report(n, ROW_SANDBOX, row->id, "that is no id", HINT_FSCK);
 		return 0;
 	}
 	if (!kind) {
@@ -111,7 +125,7 @@ static int load_sandbox(void *data, const struct sandbox_row *row)
 			sb->state = SANDBOX_NOTREADY;
 	}
 	if (damage)
-		log_error("sandbox %s is damaged: %s; remove it", sb->id, damage);
+		report(n, ROW_SANDBOX, sb->id, damage, HINT_REMOVE);
 	keep_record(n, sb->id, row->record, row->record_size);
 	sandbox_enter(sb);
 	sandbox_unref(sb);
@@ -123,9 +137,11 @@ static struct sandbox *load_orphan(struct node *n, const struct container_row *r
 {
 	const char *id = id_is_valid(row->sandbox_id) ? row->sandbox_id : NULL;
 	struct sandbox *sb = new_sandbox(n, id, NULL);
+	char *why cleanup_free = NULL;
 
-	log_error("container %s: its sandbox %.64s is lost; remove what is listed as sandbox %s",
-		  row->id, row->sandbox_id ? row->sandbox_id : "(none)", sb->id);
+	why = xasprintf("its sandbox %.64s is lost, sandbox %s stands for it",
+			row->sandbox_id ? row->sandbox_id : "(none)", sb->id);
+	report(n, ROW_CONTAINER, row->id, why, HINT_REMOVE);
 	sb->handler = xstrdup("");
 	sb->config = n->front->sandbox_blank(sb->id);
 	keep_record(n, sb->id, NULL, 0);
@@ -136,7 +152,7 @@ static struct sandbox *load_orphan(struct node *n, const struct container_row *r
 
 static void set_damaged(struct container *c, const char *damage)
 {
-	log_error("container %s is damaged: %s; remove it", c->id, damage);
+	report(c->node, ROW_CONTAINER, c->id, damage, HINT_REMOVE);
 	c->is_damaged = true;
 	if (c->state != CONTAINER_CREATED && c->state != CONTAINER_EXITED)
 		return;
@@ -175,8 +191,7 @@ static int load_container(void *data, const struct container_row *row)
 	struct container *c;
 
 	if (!id_is_valid(row->id)) {
-		log_error("container row %.64s: that is no id; crisp fsck --fix removes it",
-			  row->id ? row->id : "(none)");
+		report(n, ROW_CONTAINER, row->id, "that is no id", HINT_FSCK);
 		return 0;
 	}
 	if (!sb && row->sandbox_id && map_get(&n->strangers, row->sandbox_id)) {
@@ -197,7 +212,7 @@ static int load_container(void *data, const struct container_row *row)
 	if (c->state == CONTAINER_EXITED)
 		task_event_set(&c->exited);
 	keep_record(n, c->id, row->record, row->record_size);
-	if (image_hold(n->images, c->image_id, c->id, &err) < 0)
+	if (n->images && image_hold(n->images, c->image_id, c->id, &err) < 0)
 		log_error("container %s: %s; until then it can only end", c->id, err.text);
 	container_enter(c);
 	container_unref(c);
@@ -209,10 +224,12 @@ static void drop_position(struct node *n, const char *container_id)
 {
 	struct store_batch batch = {0};
 
-	if (!container_id || n->is_incomplete || map_get(&n->strangers, container_id))
+	if (n->is_incomplete || (container_id && map_get(&n->strangers, container_id)))
 		return;
-	log_warning("position in the log of container %.64s is nobody's: removed", container_id);
-	batch_stream_delete(&batch, container_id);
+	report(n, ROW_STREAM, container_id, "there is no such container", "it is removed");
+	if (n->row_report)
+		return;
+	batch_stream_delete(&batch, container_id ? container_id : "");
 	store_commit_later(n->store, &batch, NULL, NULL);
 }
 
@@ -252,6 +269,8 @@ int node_load(struct node *n, struct error *err)
 	TRY(report_skipped(n, store_sandbox_each(s, load_sandbox, n, err), err));
 	TRY(report_skipped(n, store_container_each(s, load_container, n, err), err));
 	TRY(report_skipped(n, store_stream_each(s, load_position, n, err), err));
+	if (n->row_report)
+		return 0;
 	exec_register(n);
 	n->reconcile = reconcile_load(n->store, err);
 	return n->reconcile ? 0 : -(int)err->code;

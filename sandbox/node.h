@@ -120,11 +120,21 @@ struct front_end {
 	int (*sandbox_files)(const struct sandbox *sb, struct error *err);
 };
 
+enum row_kind { ROW_SANDBOX, ROW_CONTAINER, ROW_STREAM };
+
+/* Who wants to hear of damaged rows instead of the log; nothing is written then. */
+struct row_report {
+	/* id is never NULL, and maybe none */
+	void (*damaged)(void *data, enum row_kind kind, const char *id, const char *why);
+	void *data;
+};
+
 struct node {
 	struct loop *loop;
 	const struct front_end *front;
 	struct store *store;
-	struct image_store *images;
+	struct image_store *images;	     /* NULL: of no interest (crisp fsck) */
+	const struct row_report *row_report; /* NULL: the log */
 	struct pins *pins;
 	struct fdstore *fdstore;
 	struct sandboxer_env env;

@@ -43,6 +43,8 @@ static int list_place(struct place *p, struct error *err)
 	cleanup_closedir DIR *list = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
 
+	if (p->fd < 0)
+		return 0; /* the directory is not there */
 	if (!list) {
 		close_fd(fd);
 		return error_errno(err, errno, "list %s", p->path);

@@ -484,6 +484,7 @@ int store_commit_blocking(struct store *s, struct store_batch *batch, struct err
 		abort();
 	if (!batch->first)
 		return 0;
+	TRY(db_need_writer(s, err));
 	w = new_write(batch);
 	w->refs++;
 	list_init(&f.writes);

@@ -57,6 +57,10 @@ int db_error(struct error *err, const struct connection *c, int rc, const char *
 			      what, c->path, why);
 		break;
 	case SQLITE_CORRUPT:
+		r = error_set(err, ERR_INTERNAL,
+			      "%s %s: it is damaged (%s); crisp fsck --fix saves what can be read",
+			      what, c->path, why);
+		break;
 	case SQLITE_NOTADB:
 		r = error_set(err, ERR_INTERNAL,
 			      "%s %s: it is damaged (%s); restore it, or move it away to begin "
@@ -204,7 +208,7 @@ static int check_version(struct connection *c, struct error *err)
 	return 0;
 }
 
-static void close_connection(struct connection *c)
+void db_close(struct connection *c)
 {
 	for (unsigned i = 0; i < c->count; i++)
 		sqlite3_finalize(c->statements[i].stmt);
@@ -213,7 +217,7 @@ static void close_connection(struct connection *c)
 	c->db = NULL;
 }
 
-static int open_connection(struct connection *c, const char *path, int flags, struct error *err)
+int db_open(struct connection *c, const char *path, int flags, struct error *err)
 {
 	char pragmas[128];
 	int rc;
@@ -304,24 +308,30 @@ static void note_version(struct connection *c)
 		   NULL);
 }
 
+int db_prepare(struct connection *c, struct error *err)
+{
+	char pragmas[256];
+
+	snprintf(pragmas, sizeof(pragmas),
+		 "PRAGMA application_id = %d; PRAGMA journal_mode = WAL; PRAGMA synchronous = "
+		 "NORMAL; PRAGMA journal_size_limit = %d",
+		 APPLICATION_ID, WAL_KEEP);
+	TRY(exec(c, "open", pragmas, err));
+	return db_migrate(c, steps, SCHEMA_VERSION, err);
+}
+
 static int open_writer(struct store *s, struct error *err)
 {
 	struct connection *c = &s->writer;
-	char pragmas[256];
 	/* SQLite gives the WAL the same mode */
 	int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return error_errno(err, errno, "open %s", s->path);
 	close(fd);
-	TRY(open_connection(c, s->path, SQLITE_OPEN_READWRITE, err));
+	TRY(db_open(c, s->path, SQLITE_OPEN_READWRITE, err));
 	TRY(check_version(c, err));
-	snprintf(pragmas, sizeof(pragmas),
-		 "PRAGMA application_id = %d; PRAGMA journal_mode = WAL; PRAGMA synchronous = "
-		 "NORMAL; PRAGMA journal_size_limit = %d",
-		 APPLICATION_ID, WAL_KEEP);
-	TRY(exec(c, "open", pragmas, err));
-	TRY(db_migrate(c, steps, SCHEMA_VERSION, err));
+	TRY(db_prepare(c, err));
 	find_next_intent(s);
 	note_version(c);
 	return 0;
@@ -329,8 +339,8 @@ static int open_writer(struct store *s, struct error *err)
 
 static void free_store(struct store *s)
 {
-	close_connection(&s->reader);
-	close_connection(&s->writer);
+	db_close(&s->reader);
+	db_close(&s->writer);
 	close_fd(s->lock_fd);
 	map_done(&s->streams);
 	free(s->path);
@@ -346,7 +356,7 @@ struct store *store_open(struct loop *l, const char *root_dir, struct error *err
 	s->path = xasprintf("%s/crisp.db", root_dir);
 	if (make_root(root_dir, err) < 0 || lock_root(root_dir, &s->lock_fd, err) < 0 ||
 	    check_emptied(s, root_dir, err) < 0 || open_writer(s, err) < 0 ||
-	    open_connection(&s->reader, s->path, SQLITE_OPEN_READONLY, err) < 0)
+	    db_open(&s->reader, s->path, SQLITE_OPEN_READONLY, err) < 0)
 		goto fail;
 	commit_init(s);
 	s->worker = worker_new("store", NULL, NULL, err);
@@ -357,14 +367,77 @@ fail:
 	return NULL;
 }
 
+static int check_current(struct store *s, struct error *err)
+{
+	int64_t version;
+
+	TRY(check_version(&s->reader, err));
+	TRY(query_int(&s->reader, "PRAGMA user_version", &version, err));
+	if (version == SCHEMA_VERSION)
+		return 0;
+	return error_set(err, ERR_PRECONDITION,
+			 "open %s: its schema is version %d, not %d; start crispd once, which "
+			 "brings it there",
+			 s->path, (int)version, SCHEMA_VERSION);
+}
+
+static int open_offline(struct store *s, const char *root_dir, bool is_writable, struct error *err)
+{
+	if (access(s->path, F_OK) < 0)
+		return error_set(err, ERR_NOT_FOUND, "%s: there is no store of crisp's", root_dir);
+	TRY(lock_root(root_dir, &s->lock_fd, err));
+	TRY(check_emptied(s, root_dir, err));
+	TRY(db_open(&s->reader, s->path, SQLITE_OPEN_READONLY, err));
+	s->is_writable = is_writable;
+	return check_current(s, err);
+}
+
+int db_need_writer(struct store *s, struct error *err)
+{
+	if (s->writer.db)
+		return 0;
+	if (!s->is_writable)
+		abort();
+	return db_open(&s->writer, s->path, SQLITE_OPEN_READWRITE, err);
+}
+
+struct store *store_open_offline(const char *root_dir, bool is_writable, struct error *err)
+{
+	struct store *s = xnew(struct store);
+
+	s->lock_fd = -1;
+	s->path = xasprintf("%s/crisp.db", root_dir);
+	list_init(&s->queue);
+	if (open_offline(s, root_dir, is_writable, err) == 0)
+		return s;
+	free_store(s);
+	return NULL;
+}
+
 void store_close(struct store *s)
 {
 	if (!s)
 		return;
+	if (!s->worker) { /* offline */
+		free_store(s);
+		return;
+	}
 	s->is_closing = true;
 	worker_free(s->worker);
 	commit_rest(s);
 	free_store(s);
+}
+
+/* What SQLite says about a damaged file, in one line. */
+static int damaged(const struct store *s, const char *why, struct error *err)
+{
+	cleanup_free char *line = xstrdup(why ? why : "no answer");
+
+	for (char *p = line; (p = strchr(p, '\n'));)
+		*p = ' ';
+	return error_set(err, ERR_INTERNAL,
+			 "check %s: it is damaged (%s); crisp fsck --fix saves what can be read",
+			 s->path, line);
 }
 
 int store_check(struct store *s, struct error *err)
@@ -377,10 +450,7 @@ int store_check(struct store *s, struct error *err)
 	if (rc != SQLITE_ROW)
 		r = db_error(err, &s->reader, rc, "check");
 	else if (strcmp(db_text(stmt, 0) ?: "", "ok"))
-		r = error_set(err, ERR_INTERNAL,
-			      "check %s: it is damaged (%s); restore it, or move it away to begin "
-			      "anew",
-			      s->path, db_text(stmt, 0) ?: "no answer");
+		r = damaged(s, db_text(stmt, 0), err);
 	sqlite3_finalize(stmt);
 	return r;
 }

@@ -34,6 +34,19 @@ struct store *store_open(struct loop *l, const char *root_dir, struct error *err
  */
 void store_close(struct store *s);
 
+/*
+ * For repair while no server runs: like store_open(), but nothing is made, migrated or written, and
+ * there is no thread: rows are read, and, if it is writable, changed by store_commit_blocking().
+ * ERR_NOT_FOUND when there is no store; ERR_PRECONDITION also for a schema that is older than this
+ * program's.
+ */
+struct store *store_open_offline(const char *root_dir, bool is_writable, struct error *err);
+/*
+ * Puts a new database in the place of a damaged one, with all rows that can be read. The old one
+ * stays beside it as crisp.db.damaged. Of a writable offline store, to be closed afterwards.
+ */
+int store_rebuild(struct store *s, struct error *err);
+
 struct store_counters {
 	uint64_t transactions, writes, failed_writes, checkpoints;
 	uint64_t coalesced_streams; /* store_stream_put() that replaced a queued one */
@@ -67,7 +80,7 @@ int store_commit(struct task *t, struct store *s, struct store_batch *batch);
  * is borrowed, NULL on success. done may be NULL. */
 void store_commit_later(struct store *s, struct store_batch *batch,
 			void (*done)(void *data, int result, const struct error *err), void *data);
-/* Before the loop runs, on the calling thread. */
+/* On the calling thread: before the loop runs, or on an offline store. */
 int store_commit_blocking(struct store *s, struct store_batch *batch, struct error *err);
 void store_batch_done(struct store_batch *batch);
 

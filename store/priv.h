@@ -58,6 +58,7 @@ struct store {
 	struct loop_work kick;
 	int64_t next_intent;
 	bool is_closing;
+	bool is_writable; /* offline: the writer may be opened */
 	struct store_counters counters;
 	/* the store thread's */
 	bool is_full_sync;
@@ -67,6 +68,12 @@ struct store {
 /* db.c */
 /* Fills err for a failed SQLite call: "what on PATH: why; what to do". */
 int db_error(struct error *err, const struct connection *c, int rc, const char *what);
+int db_open(struct connection *c, const char *path, int flags, struct error *err);
+void db_close(struct connection *c);
+/* Opens the writer of an offline store, as closing one may already change files. */
+int db_need_writer(struct store *s, struct error *err);
+/* Makes an empty database one of ours, or an older one a current one. */
+int db_prepare(struct connection *c, struct error *err);
 /* The prepared statement for that text, reset; NULL with err set. Owned by the connection. */
 sqlite3_stmt *db_statement(struct connection *c, const char *sql, struct error *err);
 /* Brings the database from its version to count by steps[version…], in one transaction. */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "cri/cli/client.h"
+#include "cri/cli/fsck.h"
 #include "cri/proto/cri.pb-c.h"
 #include "cri/proto/crisp.pb-c.h"
 #include "io/base/alloc.h"
@@ -21,6 +22,8 @@
 struct command {
 	const char *name, *arguments, *help;
 	int (*run)(struct client *c, int argc, char **argv, struct error *err);
+	/* instead of run, for what works without a server; returns the exit status */
+	int (*run_alone)(int argc, char **argv);
 };
 
 static void ignore(const ProtobufCMessage *message, void *data)
@@ -294,6 +297,8 @@ static const struct command commands[] = {
 	{"remove", "SANDBOX…", "stop and remove pods", run_remove},
 	{"sandboxes", "", "list pod sandboxes", run_sandboxes},
 	{"containers", "", "list containers", run_containers},
+	{"fsck", "[--fix] …", "look for damage while no server runs; see fsck --help", NULL,
+	 fsck_main},
 	{"version", "", "versions of this program and of the server", run_version},
 };
 
@@ -311,10 +316,14 @@ static int usage(FILE *to)
 
 static int run_command(const struct command *command, const char *address, int argc, char **argv)
 {
-	struct client *c = client_new(address);
+	struct client *c;
 	struct error err = {0};
-	int r = command->run(c, argc, argv, &err);
+	int r;
 
+	if (command->run_alone)
+		return command->run_alone(argc, argv);
+	c = client_new(address);
+	r = command->run(c, argc, argv, &err);
 	client_free(c);
 	if (r < 0)
 		fprintf(stderr, "crisp: %s\n", err.text);

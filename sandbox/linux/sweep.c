@@ -6,11 +6,15 @@
  * the cgroup first and those last, so none is missed.
  */
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "io/base/alloc.h"
+#include "io/base/buf.h"
 #include "io/base/cleanup.h"
 #include "io/base/log.h"
+#include "io/fs.h"
 #include "sandbox/linux/kind.h"
 
 #define ID_LENGTH 64
@@ -51,6 +55,61 @@ static void look_at_pin(void *data, const char *name)
 static void add_parent(void *data, const char *parent)
 {
 	map_put(&((struct linux_sweep *)data)->parents, parent, data);
+}
+
+/* Of a process, by its descriptor; 0 when it is gone. */
+static pid_t pid_of(int pidfd)
+{
+	char path[48];
+	struct buf text CLEANUP(buf_done) = {0};
+	const char *at;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	if (fs_read_file(path, 4096, &text, NULL) < 0 || !text.data)
+		return 0;
+	at = strstr(text.data, "Pid:");
+	return at ? (pid_t)strtol(at + 4, NULL, 10) : 0;
+}
+
+/* Where a container runs whose pod, which has a parent of its own, nobody knows: lines of
+ * "number:controllers:path" (cgroups(7)). */
+static int add_parent_of(struct task *t, struct linux_sweep *s, const char *pin)
+{
+	struct buf text CLEANUP(buf_done) = {0};
+	cleanup_close int fd = -1;
+	char path[48], *line, *rest;
+	int r = pins_get(t, s->pins, pin, &fd);
+
+	if (r < 0)
+		return r == -ERR_NOT_FOUND ? 0 : r;
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid_of(fd));
+	if (fs_read_file(path, 65536, &text, NULL) < 0)
+		return 0;
+	for (rest = text.data; (line = strsep(&rest, "\n"));) {
+		char *last = strrchr(line, '/'), *first = strchr(line, '/');
+
+		if (!last || strncmp(last + 1, pin, ID_LENGTH) || last == first)
+			continue;
+		*last = 0;
+		add_parent(s, first);
+	}
+	return 0;
+}
+
+static bool is_pid(const char *pin)
+{
+	return !strcmp(pin + ID_LENGTH, ".pid");
+}
+
+static int find_parents(struct task *t, struct linux_sweep *s)
+{
+	add_parent(s, DEFAULT_PARENT);
+	s->sweep->each_parent(s->sweep->data, add_parent, s);
+	map_for_each(slot, &s->pin_names) {
+		if (is_pid(slot->key))
+			TRY(add_parent_of(t, s, slot->key));
+	}
+	return 0;
 }
 
 static void look_at_group(void *data, const char *name)
@@ -111,12 +170,10 @@ static int end_process(struct task *t, const struct linux_sweep *s, const char *
 
 static int sweep_pin(struct task *t, const struct linux_sweep *s, const char *name)
 {
-	const char *suffix = name + ID_LENGTH;
-
 	found(s, "pin", name);
 	if (s->sweep->is_dry)
 		return 0;
-	if (!strcmp(suffix, ".init") || !strcmp(suffix, ".pid"))
+	if (is_pid(name) || !strcmp(name + ID_LENGTH, ".init"))
 		TRY(end_process(t, s, name));
 	return pins_drop(t, s->pins, name);
 }
@@ -140,8 +197,7 @@ static int sweep_all(struct task *t, struct linux_sweep *s)
 	if (s->pins)
 		TRY(pins_each(t, s->pins, look_at_pin, s));
 	if (s->sweep->ids.count) {
-		add_parent(s, DEFAULT_PARENT);
-		s->sweep->each_parent(s->sweep->data, add_parent, s);
+		TRY(find_parents(t, s));
 		r = sweep_groups(t, s);
 	}
 	/* a pin tells that its cgroup is ours */

@@ -47,6 +47,7 @@ func TestSweep(t *testing.T) {
 	s := newScene(t, startPlain(t), parent)
 	good, lost := s.sleeper(t, "good"), s.pod("lost")
 	lost.Config.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{} // pins of all sorts, and a PID 1
+	lost.Config.Linux.CgroupParent = parent + "/own"                            // as the kubelet has it
 	must(t, lost.Up(node.Demo, "/bin/sleep", "1000"))
 	s.Kill(t)
 	// a pod of which only the row is gone
@@ -104,7 +105,7 @@ func TestSweep(t *testing.T) {
 	}
 	for _, words := range [][]string{
 		{"directory " + swept[0]}, {"directory " + swept[1]}, {"directory " + swept[2]}, {"layer " + mine},
-		{"cgroup " + parent + "/" + mine}, {"cgroup /crisp/" + mine}, {"cgroup " + parent + "/" + lost.Container},
+		{"cgroup " + parent + "/" + mine}, {"cgroup /crisp/" + mine}, {"cgroup " + parent + "/own/" + lost.Container},
 		{"pin " + lost.ID + ".net"}, {"pin " + lost.ID + ".ipc"}, {"pin " + lost.ID + ".shm"}, {"pin " + lost.ID + ".init"},
 		{"pin " + lost.Container + ".pid"},
 	} {
@@ -129,6 +130,7 @@ func TestSweep(t *testing.T) {
 	for _, path := range append([]string{elsewhere}, append(kept, strangers...)...) {
 		must(t, os.Remove(path))
 	}
+	node.RemoveCgroups(parent + "/own")
 	s.end(t, good)
 }
 
