@@ -3,7 +3,10 @@
  * The container of the storm: writes numbered lines to stdout and stderr in bursts, until SIGTERM,
  * then a last line "end N" to each, N being how many came before, and exits with 7.
  *
- *     writer SEED
+ *     writer SEED [PAUSE [STREAMS]]
+ *
+ * PAUSE is the longest rest between two bursts in ms; with 0 it never rests. STREAMS is 1 for
+ * stdout alone, as on a terminal.
  *
  * A line is "NUMBER LENGTH FILLER": its filler is LENGTH letters that follow from the number, so
  * that a line that was torn, mixed or repeated in part is seen. Writes end anywhere in a line,
@@ -21,6 +24,7 @@
 
 static volatile sig_atomic_t has_ended;
 static unsigned long long seed;
+static unsigned pause_us = 150000;
 
 static void on_term(int number)
 {
@@ -71,7 +75,7 @@ static void write_burst(int fd, const char *data, size_t size)
 		write_all(fd, data, piece);
 		data += piece;
 		size -= piece;
-		if (random_below(20) == 0)
+		if (pause_us && random_below(20) == 0)
 			usleep(random_below(2000));
 	}
 }
@@ -81,19 +85,25 @@ int main(int argc, char **argv)
 	static char buffer[BURST * (LONG_LINE + 64)];
 	struct sigaction term = {.sa_handler = on_term};
 	unsigned long count[3] = {0};
+	unsigned streams = 2;
 
 	seed = 88172645463325252ull + (argc > 1 ? strtoull(argv[1], NULL, 10) * 7919 : 0);
+	if (argc > 2)
+		pause_us = (unsigned)atoi(argv[2]) * 1000;
+	if (argc > 3)
+		streams = (unsigned)atoi(argv[3]);
 	sigaction(SIGTERM, &term, NULL);
 	while (!has_ended) {
-		int fd = 1 + (int)random_below(2);
+		int fd = 1 + (int)random_below(streams);
 		size_t size = 0;
 
 		for (unsigned lines = 1 + random_below(BURST); lines > 0; lines--)
 			size += make_line(buffer + size, count[fd]++);
 		write_burst(fd, buffer, size);
-		usleep(random_below(150000));
+		if (pause_us)
+			usleep(random_below(pause_us));
 	}
-	for (int fd = 1; fd <= 2; fd++)
+	for (int fd = 1; fd <= (int)streams; fd++)
 		write_all(fd, buffer, (size_t)sprintf(buffer, "end %lu\n", count[fd]));
 	return 7;
 }
