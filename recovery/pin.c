@@ -27,6 +27,8 @@
 #include "recovery/exit_status.h"
 
 #define PIDFS_MAGIC 0x50494446
+/* Of a process that can't be pinned: pid and start, as what a symbolic link points at. */
+#define NOTE_SIZE 48
 
 struct pins {
 	struct worker *worker;
@@ -46,6 +48,7 @@ struct pin_job {
 	char name[PIN_NAME_MAX + 1];
 	int fd;	 /* what to pin: the job's own copy */
 	int out; /* what get returns */
+	char note[NOTE_SIZE];
 	char **names;
 	size_t name_count;
 };
@@ -95,7 +98,7 @@ static int make_name(const char *name, bool is_dir, struct error *err)
 	int r;
 
 	TRY(detach(name, err));
-	if (lstat(name, &st) == 0 && S_ISDIR(st.st_mode) != is_dir)
+	if (lstat(name, &st) == 0 && (S_ISLNK(st.st_mode) || S_ISDIR(st.st_mode) != is_dir))
 		TRY(remove_name(name, err));
 	r = is_dir ? mkdir(name, 0700) : mknod(name, S_IFREG | 0600, 0);
 	if (r < 0 && errno != EEXIST)
@@ -148,6 +151,15 @@ static bool has_magic(int fd, unsigned long magic)
 	return fstatfs(fd, &fs) == 0 && (unsigned long)fs.f_type == magic;
 }
 
+static int op_put_note(struct pin_job *j, struct error *err)
+{
+	TRY(detach(j->name, err));
+	TRY(remove_name(j->name, err));
+	return symlink(j->note, j->name) < 0
+		       ? error_errno(err, errno, "note the process of the pin %s", j->name)
+		       : 0;
+}
+
 static int op_get(struct pin_job *j, struct error *err)
 {
 	cleanup_close int fd =
@@ -155,6 +167,8 @@ static int op_get(struct pin_job *j, struct error *err)
 
 	if (fd < 0 && errno == ENOENT)
 		return not_pinned(j->name, err);
+	if (fd < 0 && errno == ELOOP && readlink(j->name, j->note, NOTE_SIZE - 1) > 0)
+		return 0;
 	if (fd < 0)
 		return error_errno(err, errno, "open the pin %s", j->name);
 	/* else it is the empty file that a crash left */
@@ -257,6 +271,35 @@ static int call(struct task *t, struct pins *p, const char *name,
 	return r;
 }
 
+/* -1 when it is gone. */
+static pid_t pid_of(int pidfd)
+{
+	char path[48], line[128];
+	cleanup_fclose FILE *file = NULL;
+	int pid = -1;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		sscanf(line, "Pid: %d", &pid);
+	return pid;
+}
+
+static int put_note(struct task *t, struct pins *p, const char *name, int pidfd)
+{
+	pid_t pid = pid_of(pidfd);
+	uint64_t started;
+	struct pin_job *j;
+	int r;
+
+	TRY(exit_status_started(pidfd, pid, &started, &t->err));
+	j = new_job(p, name, op_put_note);
+	snprintf(j->note, sizeof(j->note), "%d %llu", pid, (unsigned long long)started);
+	r = offload(t, p->worker, &j->job);
+	job_unref(&j->job);
+	return r;
+}
+
 int pins_put(struct task *t, struct pins *p, const char *name, int fd)
 {
 	bool is_pidfd = has_magic(fd, PIDFS_MAGIC) || has_magic(fd, ANON_INODE_FS_MAGIC);
@@ -266,13 +309,34 @@ int pins_put(struct task *t, struct pins *p, const char *name, int fd)
 		return error_set(&t->err, ERR_INVALID,
 				 "pin %s: the descriptor is no namespace and no process", name);
 	if (is_pidfd && !p->can_hold_pidfds)
-		return 0;
+		return put_note(t, p, name, fd);
 	return call(t, p, name, op_put, fd, NULL);
+}
+
+static int take_noted(const struct pin_job *j, int *ret_fd, struct error *err)
+{
+	unsigned long long started;
+	int pid;
+
+	if (sscanf(j->note, "%d %llu", &pid, &started) != 2)
+		return not_pinned(j->name, err);
+	return exit_status_reopen(pid, started, ret_fd, err);
 }
 
 int pins_get(struct task *t, struct pins *p, const char *name, int *ret_fd)
 {
-	return call(t, p, name, op_get, -1, ret_fd);
+	struct pin_job *j;
+	int r;
+
+	TRY(check_name(name, &t->err));
+	j = new_job(p, name, op_get);
+	r = offload(t, p->worker, &j->job);
+	if (r == 0 && j->out >= 0)
+		*ret_fd = take_fd(&j->out);
+	else if (r == 0)
+		r = take_noted(j, ret_fd, &t->err);
+	job_unref(&j->job);
+	return r;
 }
 
 int pins_put_mount(struct task *t, struct pins *p, const char *name, int mount_fd)

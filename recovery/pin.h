@@ -12,9 +12,10 @@
  * the limit, ERR_EXHAUSTED then.
  *
  * Kernels before 6.15 can pin namespaces and mounts, but neither pin a pidfd nor tell by one how a
- * process that was reaped ended: pins_can_hold_pidfds() is false, pins_put() of a pidfd succeeds
- * without an effect, and pins_get() of its name is ERR_NOT_FOUND. A caller then gives the pidfd to
- * the keeper (fdstore_put()) and finds the end in the keeper's records (exit_status.h).
+ * process that was reaped ended: pins_can_hold_pidfds() is false, pins_put() of a pidfd only notes
+ * which process it is, and pins_get() finds that one until it was reaped, then ERR_NOT_FOUND. A
+ * caller also gives the pidfd to the keeper (fdstore_put()) and finds the end in the keeper's
+ * records (exit_status.h).
  */
 #pragma once
 

@@ -322,7 +322,7 @@ static int find_process(struct task *t, struct linux_container *c)
 	int r;
 
 	pin_name(name, c->spec.id, "pid");
-	r = held_get(t, name, c->pid, c->started, &c->pidfd);
+	r = held_get(t, name, &c->pidfd);
 	if (r == -ERR_NOT_FOUND) {
 		/* the keeper may still tell how it ended */
 		set_exited(c);

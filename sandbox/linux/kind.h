@@ -53,7 +53,6 @@ struct linux_sandbox {
 	pid_t pid1_pid;
 	struct loop_watch *pid1_watch;
 	bool is_up;
-	uint64_t pid1_started;
 	atomic_int refs; /* the handle's, and one for each job that reads the spec */
 };
 
@@ -98,12 +97,12 @@ void pin_name(char name[PIN_NAME_SIZE], const char *id, const char *suffix);
 
 int linux_sweep(struct task *t, const struct sandboxer_env *env, struct sweep *sweep);
 
-/* held.c: pidfds that must outlive us: pinned, or with the keeper where the kernel can't. */
+/* held.c: pidfds that must outlive us: pinned, and with the keeper where the kernel can't. */
 
 /* What is recorded beside the pid, to find it again. */
 int held_put(struct task *t, const char *name, int pidfd, pid_t pid, uint64_t *ret_started);
 /* ERR_NOT_FOUND. */
-int held_get(struct task *t, const char *name, pid_t pid, uint64_t started, int *ret_pidfd);
+int held_get(struct task *t, const char *name, int *ret_pidfd);
 int held_drop(struct task *t, const char *name);
 
 /* container.c */

@@ -196,6 +196,7 @@ static int start_pid1(struct task *t, struct linux_sandbox *s, int user)
 	cleanup_close int control = -1;
 	char name[PIN_NAME_SIZE];
 	enum control_event event;
+	uint64_t started;
 	int r = plan_pid1(&birth.plan, &control, &t->err);
 
 	if (r == 0)
@@ -203,7 +204,7 @@ static int start_pid1(struct task *t, struct linux_sandbox *s, int user)
 	plan_done(&birth.plan);
 	TRY(r);
 	pin_name(name, s->spec.id, "init");
-	TRY(held_put(t, name, s->pid1, s->pid1_pid, &s->pid1_started));
+	TRY(held_put(t, name, s->pid1, s->pid1_pid, &started));
 	TRY(control_go(control, &t->err));
 	TRY(control_wait(t, control, "start the pod's PID 1", &event, NULL));
 	watch_pid1(s);
@@ -246,8 +247,7 @@ void linux_sandbox_record(void *sandbox, struct buf *ret)
 {
 	const struct linux_sandbox *s = sandbox;
 
-	buf_printf(ret, "version=1\nboot=%s\npid1=%d\npid1_started=%llu\n", kind.boot, s->pid1_pid,
-		   (unsigned long long)s->pid1_started);
+	buf_printf(ret, "version=1\nboot=%s\npid1=%d\n", kind.boot, s->pid1_pid);
 }
 
 /* 1 when the pin is there (or not wanted), 0 when not. */
@@ -275,7 +275,7 @@ static int find_pid1(struct task *t, struct linux_sandbox *s)
 	if (s->spec.pid != NS_POD)
 		return 1;
 	pin_name(name, s->spec.id, "init");
-	r = held_get(t, name, s->pid1_pid, s->pid1_started, &s->pid1);
+	r = held_get(t, name, &s->pid1);
 	if (r == -ERR_NOT_FOUND)
 		return 0;
 	TRY(r);
@@ -305,7 +305,6 @@ int linux_sandbox_recover(struct task *t, const struct sandbox_spec *spec, const
 
 	if (record_size && record_is_current(record, record_size)) {
 		s->pid1_pid = (pid_t)record_number(record, record_size, "pid1", 0);
-		s->pid1_started = (uint64_t)record_number(record, record_size, "pid1_started", 0);
 		r = find_up(t, s);
 	}
 	if (r < 0) {
@@ -329,7 +328,7 @@ static int end_pid1(struct task *t, struct linux_sandbox *s)
 
 	pin_name(name, s->spec.id, "init");
 	if (s->pid1 < 0) {
-		int r = held_get(t, name, s->pid1_pid, s->pid1_started, &s->pid1);
+		int r = held_get(t, name, &s->pid1);
 
 		if (r < 0)
 			return r == -ERR_NOT_FOUND ? 0 : r;

@@ -177,7 +177,16 @@ func TestCreatedContainerStarts(t *testing.T) {
 // TestHalfMadeSandboxIsUndone: of 50 that a kill hit at random, some are there as a whole, and nothing
 // at all is left of the others.
 func TestHalfMadeSandboxIsUndone(t *testing.T) {
-	s := newScene(t, startKept(t, 0), cgroupParent(t))
+	parent := cgroupParent(t)
+	t.Run("with keeper", func(t *testing.T) { halfMadeSandboxIsUndone(t, newScene(t, startKept(t, 0), parent)) })
+	t.Run("without keeper, kernel before 6.15", func(t *testing.T) {
+		t.Setenv("CRISP_NO_PIDFD_INFO", "1")
+		halfMadeSandboxIsUndone(t, newScene(t, startPlain(t), parent))
+	})
+}
+
+func halfMadeSandboxIsUndone(t *testing.T, s *scene) {
+	t.Helper()
 	whole := 0
 	for i := range 50 {
 		p := s.pod(fmt.Sprintf("half-%d", i))

@@ -430,18 +430,34 @@ static void foreign_namespaces_are_replaced(void **state)
 	close(ready[1]);
 }
 
-static void put_own_pidfd(struct task *t, struct pins *p)
+static void put_child(struct task *t, struct pins *p)
 {
-	cleanup_close int pidfd = -1;
+	cleanup_close int pidfd = -1, found = -1, net = new_netns();
+	struct process_exit ended;
+	pid_t child = fork();
 	int fd;
 
-	assert_int_equal(process_open(getpid(), &pidfd, NULL), 0);
+	if (child == 0)
+		for (;;)
+			pause();
+	assert_int_equal(process_open(child, &pidfd, NULL), 0);
+	assert_int_equal(pins_put(t, p, "pidfd", net), 0);
 	assert_int_equal(pins_put(t, p, "pidfd", pidfd), 0);
+	assert_int_equal(pins_get(t, p, "pidfd", &found), 0);
+	assert_int_equal(process_signal(found, SIGKILL, NULL), 0);
+	/* a zombie is there until it was reaped */
+	assert_int_equal(task_wait_fd(t, pidfd, LOOP_READ), 0);
+	close(found);
+	assert_int_equal(pins_get(t, p, "pidfd", &found), 0);
+	assert_int_equal(process_reap(found, &ended, NULL), 1);
 	assert_int_equal(pins_get(t, p, "pidfd", &fd), -ERR_NOT_FOUND);
+	assert_int_equal(pins_get_mount(t, p, "pidfd", &fd), -ERR_NOT_FOUND);
+	assert_int_equal(pins_put(t, p, "pidfd", net), 0);
+	assert_int_equal(pins_drop(t, p, "pidfd"), 0);
 	put_net(t, p);
 }
 
-static void old_kernel_pins_no_pidfds(void **state)
+static void old_kernel_finds_processes_again(void **state)
 {
 	pid_t child = fork();
 	int status;
@@ -453,7 +469,7 @@ static void old_kernel_pins_no_pidfds(void **state)
 		p = open_pins();
 		if (pins_can_hold_pidfds(p))
 			_exit(1);
-		run(p, put_own_pidfd);
+		run(p, put_child);
 		destroy(p);
 		_exit(0);
 	}
@@ -536,7 +552,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		test(pins_survive_their_maker),	       test(calls_do_what_they_say),
 		test(nothing_of_the_host_is_kept),     test(reboot_is_recognised),
-		test(foreign_namespaces_are_replaced), test(old_kernel_pins_no_pidfds),
+		test(foreign_namespaces_are_replaced), test(old_kernel_finds_processes_again),
 		test(two_servers_do_not_meet),	       test(missing_rights_are_named),
 	};
 
