@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How processes ended that the keeper reaped: a table in a memfd, written by the keeper, read and
- * acknowledged by the server; on kernels that forget how a reaped process ended, the server also
- * writes its own children's ends before it reaps them. A record is found by pid in constant time:
- * column pid % COLUMNS, one of ROWS in it; rows are filled from the top, so memory grows with what
- * is unacknowledged only. A record is overwritten once it is acknowledged, or, when its column has
- * no other place, if it is the oldest there: that takes EXIT_ROWS unacknowledged ones, tens of
- * thousands in the table. What nobody asks for (daemons that a container left) is never
- * acknowledged and goes that way.
+ * acknowledged by the server, which also writes its own children's ends before it reaps them. A
+ * record is found by pid in constant time: column pid % COLUMNS, one of ROWS in it; rows are filled
+ * from the top, so memory grows with what is unacknowledged only. A record is overwritten once it
+ * is acknowledged, or, when its column has no other place, if it is the oldest there: that takes
+ * EXIT_ROWS unacknowledged ones, tens of thousands in the table. What nobody asks for (daemons that
+ * a container left) is never acknowledged and goes that way.
  */
 #pragma once
 

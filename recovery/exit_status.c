@@ -143,7 +143,8 @@ static bool ask_keeper(struct fdstore *fs, pid_t pid, uint64_t started, struct e
 	return x && started && exit_records_find(x, pid, started, ret);
 }
 
-/* Where reaping a child of ours makes its end forgotten, the keeper's table remembers it. */
+/* Reaping a child of ours makes the time of its end forgotten, and on older kernels also how it
+ * ended; the keeper's table remembers both. */
 static void record_own(struct fdstore *fs, int pidfd, pid_t pid, uint64_t started)
 {
 	struct exit_records *x = fs ? fdstore_exit_records(fs) : NULL;
@@ -151,7 +152,7 @@ static void record_own(struct fdstore *fs, int pidfd, pid_t pid, uint64_t starte
 	struct timespec now;
 	siginfo_t ended = {0};
 
-	if (!x || !started || exit_status_has_pidfd_info() ||
+	if (!x || !started ||
 	    waitid((idtype_t)P_PIDFD, (id_t)pidfd, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 ||
 	    !ended.si_pid)
 		return;

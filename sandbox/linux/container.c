@@ -426,7 +426,7 @@ static int find_exit(struct linux_container *c, struct error *err)
 	c->exit.is_known = status.is_known;
 	c->exit.never_ran = !c->has_run && status.is_known && !status.exit.signal &&
 			    status.exit.code == INIT_EXIT_NEVER_RAN;
-	if (status.ended_at)
+	if (status.ended_at && status.ended_at < c->exit.finished_at)
 		c->exit.finished_at = status.ended_at;
 	c->has_exit = true;
 	return 0;
