@@ -15,6 +15,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "io/offload.h"
 
 static const char *const names[3] = {"0", "1", "2"};
@@ -70,6 +71,7 @@ static int create_all(struct fifo_job *j, struct error *err)
 	for (int i = 0; i < 3; i++)
 		if (is_wanted(&j->spec, i))
 			TRY(create_one(&j->spec, names[i], err));
+	FAULT(fifos_made);
 	return 0;
 }
 

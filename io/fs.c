@@ -20,6 +20,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "io/base/map.h"
 #include "io/offload.h"
 
@@ -346,7 +347,9 @@ static int remove_run(struct job *job, struct error *err)
 {
 	struct remove_job *j = container_of(job, struct remove_job, job);
 
-	return fs_remove_tree_blocking(j->dir, j->name, err);
+	TRY(fs_remove_tree_blocking(j->dir, j->name, err));
+	FAULT(tree_removed);
+	return 0;
 }
 
 static void remove_free(struct job *job)

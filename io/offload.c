@@ -279,7 +279,7 @@ int offload_wait(struct task *t, struct job *job)
 	TRY(task_event_wait(t, &job->done));
 	if (job->result < 0)
 		error_copy(&t->err, &job->err);
-	return job->result;
+	return job->result < 0 ? job->result : task_work_done(t);
 }
 
 int offload_finish(struct task *t, struct job *job)

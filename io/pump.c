@@ -16,6 +16,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "io/base/log.h"
 #include "io/crilog.h"
 #include "io/stream_recover.h"
@@ -319,6 +320,7 @@ static size_t append_log(struct container_io *io, const char *data, size_t size)
 	}
 	if (done == size)
 		works_again(io);
+	FAULT(log_written);
 	return done;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 
 #define PAGE 4096u
 
@@ -52,6 +53,7 @@ ssize_t spool_take(struct spool *s, int pipe_fd, size_t max)
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
+	FAULT(stream_spliced);
 	s->end += (uint64_t)n;
 	return n;
 }
@@ -84,5 +86,6 @@ int spool_punch(struct spool *s, uint64_t offset)
 		      (off_t)(upto - s->punched)) < 0)
 		return -errno;
 	s->punched = upto;
+	FAULT(spool_given_back);
 	return 0;
 }

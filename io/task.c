@@ -12,6 +12,7 @@
 #include <ucontext.h>
 
 #include "io/base/alloc.h"
+#include "io/base/fault.h"
 #include "io/base/log.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -297,6 +298,13 @@ int task_check(struct task *t)
 	return 0;
 }
 
+int task_work_done(struct task *t)
+{
+	if (fault_of_task("work", t->name) != FAULT_FAIL)
+		return 0;
+	return error_set(&t->err, ERR_INTERNAL, "%s: failed, as was ordered for a test", t->name);
+}
+
 uint64_t task_deadline(const struct task *t)
 {
 	return *effective_deadline(t);
@@ -338,12 +346,29 @@ void task_shield(struct task *t, int delta)
 		abort();
 }
 
+/* What a test ordered for this wait. */
+static void take_fault(struct task *t)
+{
+	switch (fault_of_task("wait", t->name)) {
+	case FAULT_CANCEL:
+		t->impl->is_cancelled = true;
+		break;
+	case FAULT_DEADLINE:
+		t->impl->deadline = loop_now(t->loop);
+		break;
+	case FAULT_NONE:
+	case FAULT_FAIL:
+		break;
+	}
+}
+
 /* Suspends t in queue until wake(), its deadline or its cancellation. */
 static int park(struct task *t, struct list *queue)
 {
 	struct task_impl *ti = t->impl;
 	struct waiter w = {.impl = ti};
 
+	take_fault(t);
 	TRY(task_check(t));
 	list_init(&w.node);
 	if (queue)

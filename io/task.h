@@ -71,6 +71,9 @@ uint64_t task_limit_ms(struct task *t, uint64_t timeout_ms);
 void task_restore_deadline(struct task *t, uint64_t deadline);
 /* Loop time, LOOP_NEVER when there is none. */
 uint64_t task_deadline(const struct task *t);
+/* For whoever has work done elsewhere for a task: 0, or the failure that a test wants to see
+ * instead (io/base/fault.h). */
+int task_work_done(struct task *t);
 /* +1 and -1, nesting: within, cancellation and the old deadline do not count; TASK_SHIELD_NS does.
  */
 void task_shield(struct task *t, int delta);

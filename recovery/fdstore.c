@@ -19,6 +19,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "io/base/log.h"
 #include "io/base/map.h"
 #include "recovery/exit_records.h"
@@ -350,7 +351,9 @@ int fdstore_put(struct task *t, struct fdstore *fs, const char *name, int fd)
 	if (fs->is_systemd)
 		TRY(send_remove(t, fs, name));
 	snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
-	return send_message(t, fs, text, fd);
+	TRY(send_message(t, fs, text, fd));
+	FAULT(descriptor_kept);
+	return 0;
 }
 
 int fdstore_drop(struct task *t, struct fdstore *fs, const char *name)

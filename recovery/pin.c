@@ -23,6 +23,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "io/offload.h"
 #include "recovery/exit_status.h"
 
@@ -310,7 +311,9 @@ int pins_put(struct task *t, struct pins *p, const char *name, int fd)
 				 "pin %s: the descriptor is no namespace and no process", name);
 	if (is_pidfd && !p->can_hold_pidfds)
 		return put_note(t, p, name, fd);
-	return call(t, p, name, op_put, fd, NULL);
+	TRY(call(t, p, name, op_put, fd, NULL));
+	FAULT(pin_put);
+	return 0;
 }
 
 static int take_noted(const struct pin_job *j, int *ret_fd, struct error *err)
@@ -341,7 +344,9 @@ int pins_get(struct task *t, struct pins *p, const char *name, int *ret_fd)
 
 int pins_put_mount(struct task *t, struct pins *p, const char *name, int mount_fd)
 {
-	return call(t, p, name, op_put_mount, mount_fd, NULL);
+	TRY(call(t, p, name, op_put_mount, mount_fd, NULL));
+	FAULT(pin_put);
+	return 0;
 }
 
 int pins_get_mount(struct task *t, struct pins *p, const char *name, int *ret_tree_fd)
@@ -351,7 +356,9 @@ int pins_get_mount(struct task *t, struct pins *p, const char *name, int *ret_tr
 
 int pins_drop(struct task *t, struct pins *p, const char *name)
 {
-	return call(t, p, name, op_drop, -1, NULL);
+	TRY(call(t, p, name, op_drop, -1, NULL));
+	FAULT(pin_dropped);
+	return 0;
 }
 
 int pins_each(struct task *t, struct pins *p, void (*fn)(void *data, const char *name), void *data)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "io/base/alloc.h"
+#include "io/base/fault.h"
 #include "io/base/log.h"
 #include "io/fs.h"
 #include "io/offload.h"
@@ -76,7 +77,9 @@ static int dirs_run(struct job *job, struct error *err)
 	TRY(fs_make_dirs(j->root_dir, 0711, err));
 	/* the upper directory's mode is what the container sees of its root */
 	TRY(fs_make_dirs(upper, 0755, err));
-	return fs_make_dirs(work, 0700, err);
+	TRY(fs_make_dirs(work, 0700, err));
+	FAULT(directories_made);
+	return 0;
 }
 
 static void dirs_free(struct job *job)
@@ -130,7 +133,9 @@ static int prepare(struct task *t, struct container *c)
 	TRY(finish_dirs(t, dirs));
 	if (r < 0)
 		return error_copy(&t->err, &cause);
-	return container_set_state(t, c, CONTAINER_CREATED);
+	TRY(container_set_state(t, c, CONTAINER_CREATED));
+	FAULT(container_created);
+	return 0;
 }
 
 static int undo(struct task *t, struct container *c, int result)
@@ -164,6 +169,11 @@ static int join_existing(struct task *t, struct node *n, const struct container_
 	if (r == -ERR_NOT_FOUND)
 		return 0;
 	TRY(r);
+	/* what could not be undone, or not be removed, is in nobody's hands */
+	if (c->state == CONTAINER_CREATING || c->state == CONTAINER_REMOVING) {
+		TRY(container_teardown(t, c));
+		return 0;
+	}
 	if (c->state != CONTAINER_CREATED || c->config_bytes.length != request->config_size ||
 	    memcmp(c->config_bytes.data, request->config, request->config_size))
 		return error_set(&t->err, ERR_EXISTS,
@@ -215,10 +225,7 @@ static int create_in(struct task *t, struct sandbox *sb, const struct container_
 	if (sb->state != SANDBOX_READY)
 		return error_set(&t->err, ERR_PRECONDITION,
 				 "sandbox %s is not ready: nothing can be created in it", sb->id);
-	if (!sb->handle)
-		return error_set(&t->err, ERR_UNAVAILABLE,
-				 "sandbox %s: the server could not take it over, see its log",
-				 sb->id);
+	TRY(sandbox_check_handle(sb, &t->err));
 	TRY(begin(t, sb, request, key, &c));
 	r = container_insert(t, c);
 	if (r == 0)
@@ -254,7 +261,9 @@ static int commit_running(struct task *t, void *data)
 	TRY(container_wait_pump(t, pump));
 	task_stage(t, "recording its start");
 	c->started_at = realtime_ns();
-	return container_set_state(t, c, CONTAINER_RUNNING);
+	TRY(container_set_state(t, c, CONTAINER_RUNNING));
+	FAULT(container_running_committed);
+	return 0;
 }
 
 static void set_text(char **field, const char *text)
@@ -307,6 +316,38 @@ static int bring_up(struct task *t, struct container *c, struct fifo_ends *ends)
 	return 0;
 }
 
+/* Its program was not executed: back to before the start, so that a repeated one finds what it
+ * expects. */
+static int take_start_back(struct task *t, struct container *c)
+{
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
+	const struct sandboxer *kind = c->sandbox->kind;
+	struct container_spec spec = {0};
+
+	container_drop_io(t, c);
+	TRY(container_make_spec(arena, c, &spec, &t->err));
+	if (c->handle) {
+		TRY(kind->container_remove(t, c->handle));
+		kind->container_forget(take_ptr(c->handle));
+	}
+	TRY(kind->container_create(t, c->sandbox->handle, &spec, &c->handle));
+	c->started_at = 0;
+	return container_set_state(t, c, CONTAINER_CREATED);
+}
+
+/* The caller left or has no more time; nothing is wrong with the container. */
+static int start_abandoned(struct task *t, struct container *c, int result)
+{
+	struct error cause = t->err;
+
+	task_shield(t, +1);
+	if (take_start_back(t, c) < 0)
+		result = start_failed(t, c, result);
+	task_shield(t, -1);
+	t->err = cause;
+	return result;
+}
+
 int container_start(struct task *t, struct node *n, const char *id)
 {
 	struct container *c cleanup_container = NULL;
@@ -324,6 +365,8 @@ int container_start(struct task *t, struct node *n, const char *id)
 	TRY(container_check_whole(c, &t->err));
 	r = bring_up(t, c, &ends);
 	fifo_ends_close(&ends);
+	if (r == -ERR_DEADLINE || r == -ERR_CANCELLED)
+		return start_abandoned(t, c, r);
 	return r < 0 ? start_failed(t, c, r) : 0;
 }
 
@@ -353,25 +396,6 @@ int container_check_handle(const struct container *c, struct error *err)
 			 c->id);
 }
 
-/* The server died between its commit and the program's execution: back to before the start, so that
- * a repeated start finds what it expects. */
-static int take_start_back(struct task *t, struct container *c)
-{
-	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
-	const struct sandboxer *kind = c->sandbox->kind;
-	struct container_spec spec = {0};
-
-	container_drop_io(t, c);
-	TRY(container_make_spec(arena, c, &spec, &t->err));
-	if (c->handle) {
-		TRY(kind->container_remove(t, c->handle));
-		kind->container_forget(take_ptr(c->handle));
-	}
-	TRY(kind->container_create(t, c->sandbox->handle, &spec, &c->handle));
-	c->started_at = 0;
-	return container_set_state(t, c, CONTAINER_CREATED);
-}
-
 /* All of it is gone: its output is drained before the end is reported. */
 static int finish(struct task *t, struct container *c)
 {
@@ -384,8 +408,10 @@ static int finish(struct task *t, struct container *c)
 		return take_start_back(t, c);
 	task_stage(t, "logging its last output");
 	TRY(container_drain_io(t, c));
+	FAULT(container_drained);
 	describe_exit(c, &e);
 	TRY(container_set_state(t, c, CONTAINER_EXITED));
+	FAULT(container_exit_committed);
 	container_drop_io(t, c);
 	log_info("container %s exited: code %d, signal %d, %s", c->id, c->exit_code, e.exit.signal,
 		 c->reason);
@@ -444,6 +470,7 @@ static int send_end(struct task *t, struct container *c, bool is_forced)
 		return 1;
 	}
 	TRY(c->sandbox->kind->container_kill(t, c->handle, c->stop_signal));
+	FAULT(container_signalled);
 	return 1;
 }
 
@@ -496,6 +523,7 @@ static int recover_handle(struct task *t, struct container *c, const void *recor
 
 	if (c->handle)
 		return 0;
+	TRY(sandbox_check_handle(c->sandbox, &t->err));
 	arena = arena_new(TASK_ARENA_CAP);
 	TRY(container_make_spec(arena, c, &spec, &t->err));
 	return c->sandbox->kind->container_recover(t, c->sandbox->handle, &spec, record, size,

@@ -5,6 +5,7 @@
  */
 #include "sandbox/priv.h"
 
+#include "io/base/fault.h"
 #include "io/base/log.h"
 #include "recovery/reconcile.h"
 
@@ -54,6 +55,7 @@ static void recover_containers(struct task *t, struct sandbox *sb)
 		/* nobody else has the queue before settled is set */
 		if (task_mutex_lock(t, &c->queue) < 0 || recover_container(t, c) < 0)
 			log_error("container %s could not be recovered: %s", c->id, t->err.text);
+		FAULT(container_recovered);
 		task_event_set(&c->settled);
 		container_release(c);
 	}
@@ -94,6 +96,7 @@ static void sweep_main(struct task *t, void *arg)
 		log_error("what is nobody's stays: %s", t->err.text);
 	if (image_sweep(t, n->images) < 0)
 		log_error("layers of nobody stay: %s", t->err.text);
+	FAULT(world_swept);
 	log_info("state and world are in line");
 }
 
@@ -106,6 +109,7 @@ static void reconcile_main(struct task *t, void *arg)
 		log_error("sandbox %s: %s", sb->id, t->err.text);
 	if (recover_sandbox(t, sb) < 0)
 		log_error("sandbox %s could not be recovered: %s", sb->id, t->err.text);
+	FAULT(sandbox_recovered);
 	recover_containers(t, sb);
 	if (sb->state == SANDBOX_CREATING || sb->state == SANDBOX_REMOVING)
 		if (sandbox_teardown(t, sb) < 0)

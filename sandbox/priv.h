@@ -56,7 +56,8 @@ static inline void cleanup_arena_fn(struct arena **a)
  */
 int sandbox_teardown(struct task *t, struct sandbox *sb);
 int container_teardown(struct task *t, struct container *c);
-/* A running container without a handle is one whose recovery failed: ERR_UNAVAILABLE. */
+/* One without a handle is one whose recovery failed: ERR_UNAVAILABLE. */
+int sandbox_check_handle(const struct sandbox *sb, struct error *err);
 int container_check_handle(const struct container *c, struct error *err);
 /* That, and that its spec says all that a start or an exec must know: ERR_PRECONDITION. */
 int container_check_whole(const struct container *c, struct error *err);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/base/alloc.h"
+#include "io/base/fault.h"
 #include "io/base/log.h"
 #include "io/fs.h"
 #include "io/offload.h"
@@ -104,6 +105,11 @@ static int join_existing(struct task *t, struct node *n, const struct sandbox_re
 		r = sandbox_acquire(t, n, existing->id, &sb);
 	} while (r == -ERR_NOT_FOUND);
 	TRY(r);
+	/* what could not be undone, or not be removed, is in nobody's hands */
+	if (sb->state == SANDBOX_CREATING || sb->state == SANDBOX_REMOVING) {
+		TRY(sandbox_teardown(t, sb));
+		return 0;
+	}
 	if (sb->state != SANDBOX_READY || sb->config_bytes.length != request->config_size ||
 	    memcmp(sb->config_bytes.data, request->config, request->config_size))
 		return error_set(&t->err, ERR_EXISTS,
@@ -198,7 +204,10 @@ static int stop_acquired(struct task *t, struct sandbox *sb)
 	task_stage(t, "ending its containers");
 	TRY(end_containers(t, sb));
 	task_stage(t, "giving up its namespaces");
-	return sb->handle ? sb->kind->sandbox_stop(t, sb->handle) : 0;
+	if (sb->handle)
+		TRY(sb->kind->sandbox_stop(t, sb->handle));
+	FAULT(sandbox_ended);
+	return 0;
 }
 
 int sandbox_stop(struct task *t, struct node *n, const char *id)
@@ -238,9 +247,20 @@ static int ensure_handle(struct task *t, struct sandbox *sb)
 	return sb->kind->sandbox_recover(t, &spec, NULL, 0, &sb->handle);
 }
 
+int sandbox_check_handle(const struct sandbox *sb, struct error *err)
+{
+	if (sb->handle)
+		return 0;
+	return error_set(err, ERR_UNAVAILABLE,
+			 "sandbox %s: the server could not take it over, see its log; restart it "
+			 "to try again",
+			 sb->id);
+}
+
 int sandbox_teardown(struct task *t, struct sandbox *sb)
 {
 	TRY(sandbox_set_state(t, sb, SANDBOX_REMOVING));
+	TRY(ensure_handle(t, sb));
 	task_stage(t, "removing its containers");
 	while (!list_is_empty(&sb->containers)) {
 		struct container *c =
@@ -253,7 +273,6 @@ int sandbox_teardown(struct task *t, struct sandbox *sb)
 		TRY(r);
 	}
 	task_stage(t, "giving up its namespaces");
-	TRY(ensure_handle(t, sb));
 	TRY(sb->kind->sandbox_remove(t, sb->handle));
 	task_stage(t, "deleting its files");
 	TRY(fs_remove_tree(t, sb->node->sandboxes_fd, sb->id));

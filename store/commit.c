@@ -12,6 +12,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 
 /* What a batch may pack; it was limited before it came here. */
 #define BATCH_CAP SIZE_MAX
@@ -190,6 +191,14 @@ static void roll_back(struct connection *c)
 		run_sql(c, rollback_sql, &ignored);
 }
 
+static int commit(struct connection *c, struct error *err)
+{
+	FAULT(store_written);
+	TRY(run_sql(c, commit_sql, err));
+	FAULT(store_committed);
+	return 0;
+}
+
 static void run_single(struct flush *f, struct write *w)
 {
 	struct connection *c = &f->store->writer;
@@ -199,7 +208,7 @@ static void run_single(struct flush *f, struct write *w)
 	if (r == 0)
 		r = run_ops(c, w, &err);
 	if (r == 0)
-		r = run_sql(c, commit_sql, &err);
+		r = commit(c, &err);
 	if (r < 0)
 		roll_back(c);
 	f->transactions++;
@@ -228,7 +237,7 @@ static bool run_together(struct flush *f)
 		if (run_sql(c, release_sql, &err) < 0)
 			goto lost;
 	}
-	if (run_sql(c, commit_sql, &err) == 0)
+	if (commit(c, &err) == 0)
 		return true;
 lost:
 	roll_back(c);
@@ -443,8 +452,8 @@ int store_commit(struct task *t, struct store *s, struct store_batch *batch)
 	w->refs++;
 	enqueue(s, w);
 	r = task_event_wait(t, &w->done);
-	if (r == 0 && w->result < 0)
-		r = error_copy(&t->err, w->err);
+	if (r == 0)
+		r = w->result < 0 ? error_copy(&t->err, w->err) : task_work_done(t);
 	unref_write(w);
 	return r;
 }

@@ -14,6 +14,7 @@
 #include "io/base/alloc.h"
 #include "io/base/buf.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "io/offload.h"
 #include "sandbox/linux/cgroup_priv.h"
 
@@ -184,6 +185,7 @@ static int make_in(const struct hierarchy *h, const char *path, struct error *er
 
 	if (r < 0)
 		return error_errno(err, -r, "make cgroup %s", path);
+	FAULT(cgroup_made);
 	if (!h->is_v2 && h->controllers & 1u << CONTROLLER_CPUSET)
 		return cgroup_v1_fill_cpuset(h, path, err);
 	return 0;
@@ -566,6 +568,7 @@ static int run_remove(struct cgroup_job *j, struct error *err)
 			result = busy(j, h, err);
 		else if (r < 0)
 			result = error_errno(err, -r, "remove cgroup %s", j->path);
+		FAULT(cgroup_removed);
 	}
 	return result;
 }

@@ -175,6 +175,19 @@ static int expect(struct task *t, int control, enum control_event wanted, int *r
 	return 0;
 }
 
+/* It counts as running already, so a caller that leaves now changes nothing. */
+static int release(struct task *t, int control)
+{
+	int r;
+
+	task_shield(t, +1);
+	r = control_go(control, &t->err);
+	if (r == 0)
+		r = expect(t, control, CONTROL_CLOSED, NULL);
+	task_shield(t, -1);
+	return r;
+}
+
 static int run(struct task *t, struct linux_container *c, const struct container_stdio *stdio,
 	       int (*commit)(struct task *t, void *data), void *data, int *ret_master)
 {
@@ -188,8 +201,7 @@ static int run(struct task *t, struct linux_container *c, const struct container
 	TRY(held_put(t, name, c->pidfd, c->pid, &c->started));
 	if (commit)
 		TRY(commit(t, data));
-	TRY(control_go(control, &t->err));
-	return expect(t, control, CONTROL_CLOSED, NULL);
+	return release(t, control);
 }
 
 static void undo(struct task *t, struct linux_container *c)

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "sandbox/linux/kind.h"
 
 static const char *const step_texts[] = {
@@ -106,5 +107,6 @@ int control_go(int control, struct error *err)
 	if (send(control, &go, sizeof(go), MSG_NOSIGNAL) < 0 && errno != EPIPE &&
 	    errno != ECONNRESET)
 		return error_errno(err, errno, "let the init helper go on");
+	FAULT(process_released);
 	return 0;
 }

@@ -11,6 +11,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "sandbox/linux/kind.h"
 #include "sandbox/linux/ns.h"
 #include "sandbox/linux/spec_copy.h"
@@ -138,6 +139,7 @@ static int make_namespaces(struct task *t, struct linux_sandbox *s, int *ret_use
 	j->set = NS_SET_NONE;
 	j->shm = -1;
 	r = offload(t, NULL, &j->job);
+	FAULT(namespaces_made);
 	if (r == 0)
 		r = pin_one(t, s, "user", j->set.user);
 	if (r == 0)

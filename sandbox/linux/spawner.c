@@ -23,6 +23,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "io/embed.h"
 #include "io/process.h"
 
@@ -325,6 +326,7 @@ int spawner_start(struct task *t, struct spawner *s, struct birth *birth, int *r
 		r = error_errno(&t->err, errno, "start a process");
 	else
 		r = offload(t, s->worker, &j->job);
+	FAULT(process_born);
 	/* our child, not yet reaped: the number is still its own */
 	if (r == 0)
 		r = process_open(j->pid, ret_pidfd, &t->err);

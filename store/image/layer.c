@@ -19,6 +19,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "io/fs.h"
 #include "io/offload.h"
 #include "store/image/config.h"
@@ -184,6 +185,7 @@ static int move_run(struct job *job, struct error *err)
 
 	if (renameat2(j->from, j->name, j->to, j->new_name, RENAME_NOREPLACE) < 0)
 		return error_errno(err, errno, "rename the layer %s to %s", j->name, j->new_name);
+	FAULT(layer_moved);
 	if (fsync(j->to) < 0)
 		return error_errno(err, errno, "sync the layers' directory");
 	return 0;
@@ -241,6 +243,7 @@ static int unpack_into(struct task *t, struct image_store *st, struct prepare_jo
 	q.target = j->target;
 	q.lowers = j->lowers;
 	TRY(unpack_run(t, st->unpacker, &q, ret));
+	FAULT(layer_unpacked);
 	return check_digests(from, ret, &t->err);
 }
 

@@ -16,6 +16,7 @@
 #include "io/base/alloc.h"
 #include "io/base/buf.h"
 #include "io/base/cleanup.h"
+#include "io/base/fault.h"
 #include "io/base/log.h"
 #include "io/fs.h"
 #include "io/offload.h"
@@ -400,6 +401,7 @@ int image_commit(struct task *t, struct image_store *st, const struct plan_image
 	}
 	r = give_names(t, st, e, &from->repo_tags, &from->repo_digests,
 		       is_pinned || e->image.is_pinned);
+	FAULT(image_committed);
 	if (r < 0 && fresh && !fresh->holds)
 		entry_forget(st, fresh);
 	return r;

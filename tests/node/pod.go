@@ -129,15 +129,39 @@ func (p *Pod) Stop(grace int64) error {
 	return nil
 }
 
-// Remove is StopPodSandbox and RemovePodSandbox.
-func (p *Pod) Remove() error {
-	if _, _, err := Retry(p.client.Runtime.StopPodSandbox, &cri.StopPodSandboxRequest{PodSandboxId: p.ID}); err != nil {
+// RemoveContainer is RemoveContainer.
+func (p *Pod) RemoveContainer() error {
+	_, _, err := Retry(p.client.Runtime.RemoveContainer, &cri.RemoveContainerRequest{ContainerId: p.Container})
+	if err != nil {
+		return fmt.Errorf("RemoveContainer in %s: %w", p.Config.Metadata.Name, err)
+	}
+	return nil
+}
+
+// StopSandbox is StopPodSandbox.
+func (p *Pod) StopSandbox() error {
+	_, _, err := Retry(p.client.Runtime.StopPodSandbox, &cri.StopPodSandboxRequest{PodSandboxId: p.ID})
+	if err != nil {
 		return fmt.Errorf("StopPodSandbox %s: %w", p.Config.Metadata.Name, err)
 	}
-	if _, _, err := Retry(p.client.Runtime.RemovePodSandbox, &cri.RemovePodSandboxRequest{PodSandboxId: p.ID}); err != nil {
+	return nil
+}
+
+// RemoveSandbox is RemovePodSandbox.
+func (p *Pod) RemoveSandbox() error {
+	_, _, err := Retry(p.client.Runtime.RemovePodSandbox, &cri.RemovePodSandboxRequest{PodSandboxId: p.ID})
+	if err != nil {
 		return fmt.Errorf("RemovePodSandbox %s: %w", p.Config.Metadata.Name, err)
 	}
 	return nil
+}
+
+// Remove is the end of a pod, whatever is in it.
+func (p *Pod) Remove() error {
+	if err := p.StopSandbox(); err != nil {
+		return err
+	}
+	return p.RemoveSandbox()
 }
 
 // LogFile is where the container's log is.

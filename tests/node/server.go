@@ -80,8 +80,16 @@ func Attach(socket string) *Server {
 	return &Server{Socket: socket}
 }
 
-// Run starts the program, at first and after the end of a server without a keeper.
+// Run starts the program, at first and after the end of a server without a keeper, and waits until it
+// answers.
 func (s *Server) Run(t testing.TB) {
+	t.Helper()
+	s.Launch(t)
+	s.Await(t)
+}
+
+// Launch is Run without the wait.
+func (s *Server) Launch(t testing.TB) {
 	t.Helper()
 	s.process = exec.Command(s.command[0], s.command[1:]...)
 	s.process.Stdout, s.process.Stderr = s.logFile, s.logFile
@@ -92,7 +100,6 @@ func (s *Server) Run(t testing.TB) {
 	process := s.process
 	go func() { ended <- process.Wait() }()
 	s.ended = ended
-	s.Await(t)
 }
 
 // Await returns when the server answers.
@@ -242,6 +249,14 @@ func (s *Server) KillOthers() {
 		ReapOrphans()
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// Ended says that a server without a keeper has ended: start it again by Run. Never, for one with.
+func (s *Server) Ended() <-chan error {
+	if s.IsKept() {
+		return nil
+	}
+	return s.ended
 }
 
 // Restart kills the server and waits until another one answers.

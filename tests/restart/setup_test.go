@@ -50,12 +50,18 @@ func cgroupParent(t *testing.T) string {
 func importImages(t *testing.T, s *node.Server) {
 	t.Helper()
 	for _, maker := range []string{"../../cri/demo-image", "./image"} {
-		file := filepath.Join(t.TempDir(), "image.tar")
-		if out, err := exec.Command(maker, file).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", maker, err, out)
-		}
-		s.Import(t, file)
+		s.Import(t, makeImage(t, maker))
 	}
+}
+
+// makeImage is an archive.
+func makeImage(t *testing.T, maker string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "image.tar")
+	if out, err := exec.Command(maker, file).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", maker, err, out)
+	}
+	return file
 }
 
 // baseline is the node with a server that has made and removed a pod and was killed once, so that
