@@ -30,8 +30,10 @@ func TestLogs(t *testing.T) {
 	}{
 		{"end with a whole record though the last line has no end", logLastLine},
 		{"join to what was printed, whatever the bytes and the lengths of lines", logAnyBytes},
-		{"of many that end at once are whole", logAtOnce},
-		{"that are rotated have every line once, also while the container stops", logRotation},
+		{"of fifty that end at once are whole", logAtOnce},
+		{"that are rotated have every line once, also while the container ends", logRotation},
+		{"that are rotated keep a line in one piece if it is soon complete", logRotationWaitsForLine},
+		{"are where the status says, whatever happens to the container", logPath},
 		{"can be read by a group and are root's", logMode},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
@@ -131,8 +133,8 @@ func logAnyBytes(t *testing.T, s *scene) {
 }
 
 func logAtOnce(t *testing.T, s *scene) {
-	const count, size = 20, 2_000_000
-	line := func(i int) string { return strings.Repeat(string(rune('a'+i)), 60+i) }
+	const count, size = 50, 2_000_000
+	line := func(i int) string { return strings.Repeat(string(rune('a'+i%26)), 60+i) }
 	var all sync.WaitGroup
 	pods := make([]*node.Pod, count)
 	for i := range pods {
@@ -161,38 +163,44 @@ func logAtOnce(t *testing.T, s *scene) {
 	s.end(t, pods...)
 }
 
-// rotate does to a log what the kubelet does.
-func rotate(p *node.Pod, parts *[]string) error {
+// rotate does to a log what the kubelet does: rename, reopen, and if that fails rename back.
+func (s *scene) rotate(p *node.Pod, parts *[]string) error {
 	part := fmt.Sprintf("%s.%d", p.LogFile(), len(*parts))
 	if err := os.Rename(p.LogFile(), part); err != nil {
 		return err
 	}
+	_, err := node.Call(s.Runtime.ReopenContainerLog, &cri.ReopenContainerLogRequest{ContainerId: p.Container})
+	if err != nil {
+		return errors.Join(err, os.Rename(part, p.LogFile()))
+	}
 	*parts = append(*parts, part)
-	return p.Reopen()
+	return nil
 }
 
 func logRotation(t *testing.T, s *scene) {
 	// goes on for a while when it is to stop
-	const script = `last=-1; trap 'last=$((i+100000))' TERM
+	const script = `last=-1; trap 'last=$((i+30000))' TERM
 i=0; while [ $i -ne $last ]; do echo $i; i=$((i+1)); done; echo end $i; exit 6`
 	p := s.pod("rotation")
 	must(t, p.Up(node.Demo, "/bin/sh", "-c", script))
 	var parts []string
-	for range 29 {
-		time.Sleep(20 * time.Millisecond)
-		must(t, rotate(p, &parts))
+	for range 100 {
+		time.Sleep(5 * time.Millisecond)
+		must(t, s.rotate(p, &parts))
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- p.Stop(20) }()
-	time.Sleep(30 * time.Millisecond)
-	must(t, rotate(p, &parts))
-	select {
-	case <-stopped:
-		t.Error("the container had stopped before the last rotation")
-	default:
+	// until nobody writes it any more
+	before, err := len(parts), error(nil)
+	for err == nil {
+		err = s.rotate(p, &parts)
 	}
 	must(t, <-stopped)
+	refused(t, err, codes.FailedPrecondition, p.Container, "not running")
 	expectEnd(t, exited(t, p), 6, "Error")
+	if len(parts) == before {
+		t.Error("the log was never rotated while the container ended")
+	}
 	parts = append(parts, p.LogFile())
 	next, ended := 0, false
 	for i, r := range records(t, parts...) {
@@ -209,13 +217,86 @@ i=0; while [ $i -ne $last ]; do echo $i; i=$((i+1)); done; echo end $i; exit 6`
 	if !ended {
 		t.Errorf("the last line is missing behind %d", next)
 	}
-	t.Logf("%d lines in %d parts", next, len(parts))
+	t.Logf("%d lines in %d parts, %d of them from its end", next, len(parts), len(parts)-before)
 
-	_, err := node.Call(s.Runtime.ReopenContainerLog, &cri.ReopenContainerLogRequest{ContainerId: p.Container})
+	_, err = node.Call(s.Runtime.ReopenContainerLog, &cri.ReopenContainerLogRequest{ContainerId: p.Container})
 	refused(t, err, codes.FailedPrecondition, p.Container, "not running")
 	s.end(t, p)
 	_, err = node.Call(s.Runtime.ReopenContainerLog, &cri.ReopenContainerLogRequest{ContainerId: p.Container})
 	refused(t, err, codes.NotFound, p.Container)
+}
+
+// logRotationWaitsForLine: of a long line a piece is in the log when the rotation comes. If the rest
+// follows soon, it goes where the piece is; otherwise the rotation doesn't wait for it.
+func logRotationWaitsForLine(t *testing.T, s *scene) {
+	const piece, rest = 16384, 5000
+	for name, wait := range map[string]time.Duration{"soon": 10 * time.Millisecond, "late": time.Second} {
+		host := t.TempDir()
+		p := s.pod("line-" + name)
+		p.Tune = func(c *cri.ContainerConfig) {
+			c.Mounts = []*cri.Mount{{HostPath: host, ContainerPath: "/host"}}
+		}
+		must(t, p.Up(node.Demo, "/bin/sh", "-c", fmt.Sprintf(`head -c %d /dev/zero | tr '\000' x
+while [ ! -e /host/go ]; do usleep 1000; done; head -c %d /dev/zero | tr '\000' x; echo; echo next; sleep 1000`, piece+1, rest-1)))
+		node.Eventually(t, 10*time.Second, func() error {
+			if file, err := os.Stat(p.LogFile()); err != nil || file.Size() < piece {
+				return fmt.Errorf("nothing of the line is there: %v", err)
+			}
+			return nil
+		})
+		time.AfterFunc(wait, func() { _ = os.WriteFile(filepath.Join(host, "go"), nil, 0o600) })
+		var parts []string
+		begin := time.Now()
+		must(t, s.rotate(p, &parts))
+		took := time.Since(begin)
+		node.Eventually(t, 10*time.Second, func() error {
+			if raw, err := os.ReadFile(p.LogFile()); err != nil || !bytes.HasSuffix(raw, []byte(" next\n")) {
+				return fmt.Errorf("the next line isn't there: %v", err)
+			}
+			return nil
+		})
+		old, new := records(t, parts...), records(t, p.LogFile())
+		if name == "late" {
+			if took > 500*time.Millisecond || len(old) != 1 || len(new) != 2 {
+				t.Errorf("the rotation took %v, with %d and %d records", took, len(old), len(new))
+			}
+		} else if len(old) != 2 || len(new) != 1 {
+			t.Errorf("a line that was soon complete is in two files, of %d and %d records", len(old), len(new))
+		}
+		if got, want := joined(append(old, new...), "stdout"), strings.Repeat("x", piece+rest)+"\nnext\n"; string(got) != want {
+			t.Errorf("%s: %d bytes became %d, or others", name, len(want), len(got))
+		}
+		s.end(t, p)
+	}
+}
+
+func logPath(t *testing.T, s *scene) {
+	p := s.pod("path")
+	check := func(state cri.ContainerState) {
+		t.Helper()
+		for range 2 {
+			status, err := p.Status()
+			must(t, err)
+			if status.LogPath != p.LogFile() || status.State != state {
+				t.Errorf("the log of one that is %v is %q", status.State, status.LogPath)
+			}
+			s.Restart(t)
+		}
+	}
+	must(t, p.Run())
+	must(t, p.Create(node.Demo, "/bin/sh", "-c", "echo text; sleep 1000"))
+	check(cri.ContainerState_CONTAINER_CREATED)
+	must(t, p.Start())
+	check(cri.ContainerState_CONTAINER_RUNNING)
+	var parts []string
+	must(t, s.rotate(p, &parts))
+	check(cri.ContainerState_CONTAINER_RUNNING)
+	must(t, p.Stop(0))
+	check(cri.ContainerState_CONTAINER_EXITED)
+	if got := joined(records(t, append(parts, p.LogFile())...), "stdout"); string(got) != "text\n" {
+		t.Errorf("the log says %q", got)
+	}
+	must(t, p.Remove())
 }
 
 func logMode(t *testing.T, s *scene) {

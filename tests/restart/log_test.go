@@ -11,8 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"crisp/node"
 )
 
 // record is a line of a CRI log: time, stream, tag and payload, with a blank between two.
@@ -226,5 +232,77 @@ func TestCheckLogSeesFaults(t *testing.T) {
 		if _, err := checkLog([]string{write(torn...)}); err == nil {
 			t.Errorf("line %d of the log has lost a byte, and nobody sees it", i)
 		}
+	}
+}
+
+// TestWriterWaitsOnlyForAFullPipe: while no server is there, a container writes until its pipe is full,
+// which has the documented size; then it waits, and the next server finds all of it. A terminal takes less.
+func TestWriterWaitsOnlyForAFullPipe(t *testing.T) {
+	const size = 1000 // of a line, with its end
+	script := fmt.Sprintf(`stty -onlcr 2>/dev/null; i=0; while [ ! -e /host/over ]; do printf '%%0%dd\n' $i; i=$((i+1)); echo $i >/host/count; done`, size-1)
+	for name, tune := range map[string]func(*cri.ContainerConfig){"pipe": func(*cri.ContainerConfig) {}, "terminal": withTerminal} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, startKept(t, 0), cgroupParent(t))
+			host := t.TempDir()
+			count := func() (n int) {
+				node.Eventually(t, 10*time.Second, func() error {
+					// may be empty for a moment
+					raw, err := os.ReadFile(filepath.Join(host, "count"))
+					if err == nil {
+						n, err = strconv.Atoi(string(bytes.TrimSpace(raw)))
+					}
+					return err
+				})
+				return n
+			}
+			p := s.pod(name)
+			p.Tune = func(config *cri.ContainerConfig) {
+				config.Mounts = []*cri.Mount{{HostPath: host, ContainerPath: "/host"}}
+				tune(config)
+			}
+			must(t, p.Up(node.Demo, "/bin/sh", "-c", script))
+			count()
+			pipe := s.Borrow(t, func(link string) bool { return strings.HasSuffix(link, p.Container+"/1") })
+			// no next server until we say so
+			must(t, unix.Kill(s.Own()[0], unix.SIGSTOP))
+			s.Kill(t)
+			killed, stopped := count(), -1
+			node.Eventually(t, 30*time.Second, func() error {
+				was := stopped
+				if stopped = count(); stopped != was {
+					time.Sleep(500 * time.Millisecond)
+					return fmt.Errorf("it writes on: %d lines", stopped)
+				}
+				return nil
+			})
+			held, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)
+			must(t, err)
+			t.Logf("it wrote %d bytes while no server was there; the pipe holds %d", (stopped-killed)*size, held)
+			if name == "pipe" && (held < 240<<10 || held > 256<<10) {
+				t.Errorf("the pipe is full with %d bytes", held)
+			}
+			pipe.Close()
+			must(t, unix.Kill(s.Own()[0], unix.SIGCONT))
+			s.Await(t)
+			node.Eventually(t, 10*time.Second, func() error {
+				if n := count(); n < stopped+100 {
+					return fmt.Errorf("it stopped after %d lines and has %d", stopped, n)
+				}
+				return nil
+			})
+			must(t, os.WriteFile(filepath.Join(host, "over"), nil, 0o600))
+			until(t, p, cri.ContainerState_CONTAINER_EXITED)
+			lines, err := readLog(p.LogFile())
+			must(t, err)
+			for i, line := range lines {
+				if line != fmt.Sprintf("stdout: %0*d", size-1, i) {
+					t.Fatalf("line %d is %.20q…", i, line)
+				}
+			}
+			if n := count(); len(lines) != n {
+				t.Errorf("%d of %d lines", len(lines), n)
+			}
+			s.end(t, p)
+		})
 	}
 }
