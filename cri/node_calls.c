@@ -79,12 +79,13 @@ static const char *output_json(struct task *t, const struct node *n)
 
 static const char *config_json(struct task *t, const struct node *n)
 {
-	return arena_printf(t->arena,
-			    "{\"root\":\"%s\",\"state\":\"%s\",\"pipeSize\":%zu,\"logFull\":\"%s\","
-			    "\"sandboxes\":%zu,\"containers\":%zu,\"keeper\":%s}",
-			    n->root_dir, n->state_dir, n->pipe_size,
-			    n->log_blocks ? "block" : "drop", n->sandboxes.count,
-			    n->containers.count, fdstore_has_keeper(n->fdstore) ? "true" : "false");
+	return arena_printf(
+		t->arena,
+		"{\"root\":\"%s\",\"state\":\"%s\",\"pipeSize\":%zu,\"logFull\":\"%s\","
+		"\"sandboxes\":%zu,\"containers\":%zu,\"recovering\":%zu,\"keeper\":%s}",
+		n->root_dir, n->state_dir, n->pipe_size, n->log_blocks ? "block" : "drop",
+		n->sandboxes.count, n->containers.count, n->unsettled,
+		fdstore_has_keeper(n->fdstore) ? "true" : "false");
 }
 
 static void add_info(struct arena *arena, Runtime__V1__StatusResponse *reply, const char *key,

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"crisp/bench/pods"
 )
 
 // cost is what pods that do nothing take from the node, beside their own processes.
@@ -46,16 +48,6 @@ type usage struct {
 	mounts               int
 }
 
-// keeper is the parent of the server if it was started as one; 0 without.
-func (s *server) keeper() int {
-	parent := parentOf(s.pid)
-	command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", parent))
-	if bytes.Contains(command, []byte("crispd\x00")) && bytes.Contains(command, []byte("\x00--keep\x00")) {
-		return parent
-	}
-	return 0
-}
-
 func (s *server) look() usage {
 	u := usage{processes: map[int]string{}, parents: map[int]int{}, pss: map[int]int{}, threads: map[int]int{}}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -67,12 +59,12 @@ func (s *server) look() usage {
 			continue
 		}
 		u.processes[pid] = strings.TrimSpace(string(name))
-		u.parents[pid] = parentOf(pid)
-		u.pss[pid] = field(dir+"/smaps_rollup", "Pss:")
-		u.threads[pid] = field(dir+"/status", "Threads:")
+		u.parents[pid] = pods.ParentOf(pid)
+		u.pss[pid] = pods.Field(dir+"/smaps_rollup", "Pss:")
+		u.threads[pid] = pods.Field(dir+"/status", "Threads:")
 	}
-	u.serverFDs = entries(fmt.Sprintf("/proc/%d/fd", s.pid))
-	if keeper := s.keeper(); keeper != 0 {
+	u.serverFDs = entries(fmt.Sprintf("/proc/%d/fd", s.Pid))
+	if keeper := s.Keeper(); keeper != 0 {
 		u.keeperFDs = entries(fmt.Sprintf("/proc/%d/fd", keeper))
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
@@ -97,13 +89,13 @@ func measureCost(s *server, n int) (*cost, error) {
 	defer cancel()
 	before := s.look()
 	begin := time.Now()
-	pods := make([]pod, 0, n)
+	up := make([]pods.Pod, 0, n)
 	for i := range n {
 		p, err := s.up(ctx, fmt.Sprintf("latency-%d-up-%d", os.Getpid(), i), false)
 		if err != nil {
-			return nil, fmt.Errorf("%s, pod %d of %d: %w", s.address, i, n, err)
+			return nil, fmt.Errorf("%s, pod %d of %d: %w", s.Address, i, n, err)
 		}
-		pods = append(pods, p)
+		up = append(up, p)
 	}
 	c := &cost{Pods: n, SecondsUp: time.Since(begin).Seconds()}
 	c.compare(s, before, s.look())
@@ -112,9 +104,9 @@ func measureCost(s *server, n int) (*cost, error) {
 		return nil, err
 	}
 	begin = time.Now()
-	for i, p := range pods {
+	for i, p := range up {
 		if err := s.down(ctx, p, false); err != nil {
-			return nil, fmt.Errorf("%s, pod %d: %w", s.address, i, err)
+			return nil, fmt.Errorf("%s, pod %d: %w", s.Address, i, err)
 		}
 	}
 	c.SecondsDown = time.Since(begin).Seconds()
@@ -126,23 +118,23 @@ func measureCost(s *server, n int) (*cost, error) {
 }
 
 func (c *cost) compare(s *server, before, after usage) {
-	pods := float64(c.Pods)
+	count := float64(c.Pods)
 	c.HostMounts = after.mounts - before.mounts
-	c.ServerFDsPerPod = float64(after.serverFDs-before.serverFDs) / pods
-	c.KeeperFDsPerPod = float64(after.keeperFDs-before.keeperFDs) / pods
-	keeper := s.keeper()
+	c.ServerFDsPerPod = float64(after.serverFDs-before.serverFDs) / count
+	c.KeeperFDsPerPod = float64(after.keeperFDs-before.keeperFDs) / count
+	keeper := s.Keeper()
 	c.HasKeeper = keeper != 0
 	pss, threads := 0, 0
 	for pid, name := range after.processes {
 		_, known := before.processes[pid]
 		switch {
-		case pid == s.pid || pid == keeper:
+		case pid == s.Pid || pid == keeper:
 			c.ServerProcesses++
 			c.ServerThreads += after.threads[pid]
 			c.ServerPSS += after.pss[pid]
 			pss += after.pss[pid] - before.pss[pid]
 			threads += after.threads[pid] - before.threads[pid]
-		case known || after.isStrange(before, pid, s.pid, keeper):
+		case known || after.isStrange(before, pid, s.Pid, keeper):
 		case name == "sleep":
 			c.ContainersSeen++
 		default:
@@ -154,8 +146,8 @@ func (c *cost) compare(s *server, before, after usage) {
 			threads += after.threads[pid]
 		}
 	}
-	c.PSSPerPod = float64(pss) / pods
-	c.ThreadsPerPod = float64(threads) / pods
+	c.PSSPerPod = float64(pss) / count
+	c.ThreadsPerPod = float64(threads) / count
 }
 
 // pipeWithoutCapabilities is the size of a new pipe for a root process that is not privileged: what
@@ -187,22 +179,6 @@ func pipeWithoutCapabilities() (int, error) {
 	}()
 	a := <-answers
 	return a.size, a.err
-}
-
-// field is the first number behind key in a file of lines "key number …"; 0 if it isn't there.
-func field(path, key string) int {
-	raw, _ := os.ReadFile(path)
-	for line := range strings.Lines(string(raw)) {
-		if rest, found := strings.CutPrefix(line, key); found {
-			n, _ := strconv.Atoi(strings.Fields(rest)[0])
-			return n
-		}
-	}
-	return 0
-}
-
-func parentOf(pid int) int {
-	return field(fmt.Sprintf("/proc/%d/status", pid), "PPid:")
 }
 
 func entries(dir string) int {

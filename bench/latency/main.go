@@ -16,14 +16,14 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"crisp/bench/pods"
 )
 
 type options struct {
-	image     string
+	pods.Options
 	pods, up  int
 	warm      int
-	logs      string
-	parent    string
 	asJSON    bool
 	addresses []string
 }
@@ -40,11 +40,11 @@ func main() {
 	o := options{}
 	address := flag.String("address", "/run/crisp/crisp.sock", "socket of the CRI server")
 	peer := flag.String("peer", "", "socket of a second CRI server, measured in turns with the first")
-	flag.StringVar(&o.image, "image", "docker.io/library/demo:latest", "image with /bin/sleep and /bin/true")
+	flag.StringVar(&o.Image, "image", "docker.io/library/demo:latest", "image with /bin/sleep and /bin/true")
 	flag.IntVar(&o.pods, "pods", 100, "pods to measure calls with, one after the other")
 	flag.IntVar(&o.up, "up", 100, "pods that are up at once when costs are counted, 0: don't")
 	flag.IntVar(&o.warm, "warm", 3, "pods that go through first and don't count")
-	flag.StringVar(&o.parent, "cgroup-parent", "", "the pods' cgroup parent (default: the server's)")
+	flag.StringVar(&o.Parent, "cgroup-parent", "", "the pods' cgroup parent (default: the server's)")
 	flag.BoolVar(&o.asJSON, "json", false, "print JSON instead of a table")
 	flag.Parse()
 	o.addresses = []string{*address}
@@ -58,19 +58,19 @@ func main() {
 }
 
 func run(o options) (err error) {
-	o.logs, err = os.MkdirTemp("", "crisp-latency-")
+	o.Logs, err = os.MkdirTemp("", "crisp-latency-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(o.logs)
+	defer os.RemoveAll(o.Logs)
 
 	var servers []*server
 	for _, address := range o.addresses {
-		s, err := dial(address, o)
+		s, err := dial(address, o.Options)
 		if err != nil {
 			return err
 		}
-		defer s.close()
+		defer s.Close()
 		servers = append(servers, s)
 	}
 	if err := measureCalls(servers, o); err != nil {
@@ -78,7 +78,7 @@ func run(o options) (err error) {
 	}
 	results := []result{}
 	for _, s := range servers {
-		r := result{Address: s.address, Name: s.name, Calls: s.quantiles()}
+		r := result{Address: s.Address, Name: s.Name, Calls: s.quantiles()}
 		if o.up > 0 {
 			if r.Cost, err = measureCost(s, o.up); err != nil {
 				return err
@@ -104,7 +104,7 @@ func measureCalls(servers []*server, o options) error {
 			err := s.cycle(ctx, fmt.Sprintf("latency-%d-%d", os.Getpid(), i), i >= o.warm)
 			cancel()
 			if err != nil {
-				return fmt.Errorf("%s, pod %d: %w", s.address, i, err)
+				return fmt.Errorf("%s, pod %d: %w", s.Address, i, err)
 			}
 		}
 	}
