@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reconciling: one task a sandbox brings what was loaded (load.c) and the world in line. Peculiar:
- * there is no other recovery code than the handles' recover and the teardown that Remove uses.
+ * Reconciling: one task an object brings what was loaded (load.c) and the world in line, some of
+ * them at a time, without waiting for those that are stuck. Peculiar: there is no other recovery
+ * code than the handles' recover and the teardown that Remove uses.
  */
 #include "sandbox/priv.h"
 
 #include "io/base/fault.h"
 #include "io/base/log.h"
 #include "recovery/reconcile.h"
+
+/* Objects that are worked on at the same time: enough to keep the processors busy, few enough that
+ * a call gets its turn within milliseconds. */
+#define SIDE_BY_SIDE 32
+#define STUCK_MS 1000
 
 const struct sandboxer *node_kind(const struct node *n, const char *handler)
 {
@@ -48,17 +54,25 @@ static int recover_container(struct task *t, struct container *c)
 	return r;
 }
 
-static void recover_containers(struct task *t, struct sandbox *sb)
+static void count_settled(struct node *n)
 {
-	list_for_each_safe(c, &sb->containers, struct container, node_in_sandbox) {
-		container_ref(c);
-		/* nobody else has the queue before settled is set */
-		if (task_mutex_lock(t, &c->queue) < 0 || recover_container(t, c) < 0)
-			log_error("container %s could not be recovered: %s", c->id, t->err.text);
-		FAULT(container_recovered);
-		task_event_set(&c->settled);
-		container_release(c);
-	}
+	n->recovery.busy--;
+	n->unsettled--;
+	task_cond_broadcast(&n->recovery.changed);
+}
+
+static void recover_container_main(struct task *t, void *arg)
+{
+	struct container *c = arg;
+	struct node *n = c->node;
+
+	/* nobody else has the queue before settled is set */
+	if (task_mutex_lock(t, &c->queue) < 0 || recover_container(t, c) < 0)
+		log_error("container %s could not be recovered: %s", c->id, t->err.text);
+	FAULT(container_recovered);
+	task_event_set(&c->settled);
+	container_release(c);
+	count_settled(n);
 }
 
 static int recover_sandbox(struct task *t, struct sandbox *sb)
@@ -68,6 +82,7 @@ static int recover_sandbox(struct task *t, struct sandbox *sb)
 	struct buf *record = record_take(sb->node, sb->id);
 	int r;
 
+	task_stage(t, "finding its namespaces");
 	r = sb->node->front->sandbox_spec(arena, sb, &spec, &t->err);
 	if (r == 0)
 		r = sb->kind->sandbox_recover(t, &spec, record->data, record->length, &sb->handle);
@@ -80,16 +95,74 @@ static int recover_sandbox(struct task *t, struct sandbox *sb)
 	return 0;
 }
 
+/* Its containers go on side by side: one that is stuck holds up neither it nor the others. */
+static void recover_sandbox_main(struct task *t, void *arg)
+{
+	struct sandbox *sb = arg;
+	struct node *n = sb->node;
+
+	if (task_mutex_lock(t, &sb->queue) < 0 || recover_sandbox(t, sb) < 0)
+		log_error("sandbox %s could not be recovered: %s", sb->id, t->err.text);
+	FAULT(sandbox_recovered);
+	list_for_each(c, &sb->containers, struct container, node_in_sandbox) {
+		n->recovery.busy++;
+		task_start(n->loop, "recovery of a container", recover_container_main,
+			   container_ref(c));
+	}
+	if (sb->state == SANDBOX_CREATING || sb->state == SANDBOX_REMOVING)
+		if (sandbox_teardown(t, sb) < 0)
+			log_error("sandbox %s could not be removed, try again: %s", sb->id,
+				  t->err.text);
+	task_event_set(&sb->settled);
+	sandbox_release(sb);
+	count_settled(n);
+}
+
+/* One line for each object that keeps recovery waiting. */
+static void report_stuck(struct node *n)
+{
+	map_for_each(slot, &n->sandboxes) {
+		struct sandbox *sb = slot->value;
+		struct error err = {0};
+
+		if (sb->settled.is_set || !sb->queue.owner)
+			continue;
+		error_set(&err, ERR_UNAVAILABLE, "its calls wait");
+		task_blame(sb->queue.owner, &err);
+		log_warning("sandbox %s is not recovered yet: %s", sb->id, err.text);
+	}
+	map_for_each(slot, &n->containers) {
+		struct container *c = slot->value;
+		struct error err = {0};
+
+		if (c->settled.is_set || !c->queue.owner)
+			continue;
+		error_set(&err, ERR_UNAVAILABLE, "its calls wait");
+		task_blame(c->queue.owner, &err);
+		log_warning("container %s is not recovered yet: %s", c->id, err.text);
+	}
+}
+
+/* Returns when fewer than limit are worked on, or none of them got on for STUCK_MS. */
+static void wait_for_room(struct task *t, struct node *n, size_t limit)
+{
+	uint64_t old = task_limit_ms(t, STUCK_MS);
+
+	while (n->recovery.busy >= limit && task_cond_wait(t, &n->recovery.changed) == 0) {
+		task_restore_deadline(t, old);
+		old = task_limit_ms(t, STUCK_MS);
+	}
+	task_restore_deadline(t, old);
+}
+
 static void log_swept(void *data, const char *thing)
 {
 	log_warning("%s is nobody's: removed", thing);
 }
 
 /* What belongs to nobody is known only when every object has been seen. */
-static void sweep_main(struct task *t, void *arg)
+static void sweep(struct task *t, struct node *n)
 {
-	struct node *n = arg;
-
 	reconcile_run(t, n->reconcile);
 	n->reconcile = NULL;
 	if (node_sweep(t, n, false, log_swept, NULL) < 0)
@@ -100,33 +173,35 @@ static void sweep_main(struct task *t, void *arg)
 	log_info("state and world are in line");
 }
 
-static void reconcile_main(struct task *t, void *arg)
+static void recovery_main(struct task *t, void *arg)
 {
-	struct sandbox *sb = arg;
-	struct node *n = sb->node;
+	struct node *n = arg;
+	struct sandbox **all = arena_new_array(t->arena, struct sandbox *, n->sandboxes.count);
+	size_t count = 0, stuck = 0;
 
-	if (task_mutex_lock(t, &sb->queue) < 0)
-		log_error("sandbox %s: %s", sb->id, t->err.text);
-	if (recover_sandbox(t, sb) < 0)
-		log_error("sandbox %s could not be recovered: %s", sb->id, t->err.text);
-	FAULT(sandbox_recovered);
-	recover_containers(t, sb);
-	if (sb->state == SANDBOX_CREATING || sb->state == SANDBOX_REMOVING)
-		if (sandbox_teardown(t, sb) < 0)
-			log_error("sandbox %s could not be removed, try again: %s", sb->id,
-				  t->err.text);
-	task_event_set(&sb->settled);
-	sandbox_release(sb);
-	if (--n->unsettled == 0)
-		task_start(n->loop, "sweep", sweep_main, n);
+	map_for_each(slot, &n->sandboxes)
+		all[count++] = sandbox_ref(slot->value);
+	for (size_t i = 0; i < count; i++) {
+		wait_for_room(t, n, SIDE_BY_SIDE + stuck);
+		if (n->recovery.busy >= SIDE_BY_SIDE + stuck)
+			stuck = n->recovery.busy;
+		n->recovery.busy++;
+		task_start(n->loop, "recovery of a sandbox", recover_sandbox_main, all[i]);
+	}
+	wait_for_room(t, n, 1);
+	if (n->recovery.busy)
+		report_stuck(n);
+	while (n->recovery.busy)
+		if (task_cond_wait(t, &n->recovery.changed) < 0)
+			break;
+	sweep(t, n);
+	n->unsettled--;
 }
 
 void node_reconcile(struct node *n)
 {
-	n->unsettled = n->sandboxes.count;
-	if (!n->unsettled)
-		task_start(n->loop, "sweep", sweep_main, n);
-	map_for_each(slot, &n->sandboxes) {
-		task_start(n->loop, "reconcile", reconcile_main, sandbox_ref(slot->value));
-	}
+	/* the sweep is one more */
+	n->unsettled = n->sandboxes.count + n->containers.count + 1;
+	task_cond_init(&n->recovery.changed);
+	task_start(n->loop, "recovery", recovery_main, n);
 }

@@ -148,7 +148,12 @@ struct node {
 	struct map sandboxes, containers;
 	struct map sandbox_names, container_names;
 	struct reconcile *reconcile; /* intents of an earlier life, until they are seen to */
-	size_t unsettled;	     /* sandboxes that recovery has not seen yet */
+	/* What recovery still has to do: objects that it has not seen to, and the sweep. */
+	size_t unsettled;
+	struct {
+		size_t busy; /* objects that are worked on */
+		struct task_cond changed;
+	} recovery;
 	struct map records;   /* id → struct buf: kinds' records, between load and recovery */
 	struct map strangers; /* ids of rows that this build can't use, which keep what is theirs */
 	bool is_incomplete;   /* some rows could not be read */
