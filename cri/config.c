@@ -168,7 +168,8 @@ const char *config_usage(void)
 	       "(262144)\n"
 	       "  --keep               run under a keeper, which restarts the server and keeps "
 	       "its\n"
-	       "                       descriptors and the exit statuses of containers meanwhile\n"
+	       "                       descriptors and the exit statuses of containers meanwhile;\n"
+	       "                       systemd is that itself where it and the kernel can\n"
 	       "  --restart-delay MS   of the keeper (at once, longer if the server dies young)\n"
 	       "  --version, --help\n";
 }

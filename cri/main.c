@@ -25,6 +25,7 @@
 #include "io/base/cleanup.h"
 #include "io/base/log.h"
 #include "io/fs.h"
+#include "recovery/exit_status.h"
 #include "recovery/fdstore.h"
 #include "recovery/keeper.h"
 #include "recovery/pin.h"
@@ -218,6 +219,12 @@ static int run(const struct config *config, struct error *err)
 	_exit(0);
 }
 
+/* systemd can be the keeper where the kernel itself knows how processes ended. */
+static bool needs_keeper(const struct config *config)
+{
+	return config->is_kept && !(fdstore_is_systemd() && exit_status_has_pidfd_info());
+}
+
 /* The server that the keeper starts has the same command line but for that option. */
 static int run_keeper(int argc, char **argv, const struct config *config)
 {
@@ -246,7 +253,7 @@ int main(int argc, char **argv)
 	}
 	if (r == 0) {
 		log_set_level((enum log_level)log_level_parse(config.log_level));
-		if (config.is_kept) {
+		if (needs_keeper(&config)) {
 			/* refused: the server says it */
 			escape_oom_killer();
 			return run_keeper(argc, argv, &config);

@@ -39,10 +39,40 @@ struct fdstore {
 	struct map kept; /* name → struct kept */
 	int socket;	 /* -1: no keeper */
 	bool is_systemd;
-	bool takes_fds; /* false: only for READY=1 */
-	bool is_lost;	/* the keeper died */
+	bool takes_fds;	  /* false: only for READY=1 */
+	bool is_lost;	  /* the keeper died */
+	struct map sent;  /* names that systemd keeps, as a set */
+	size_t sent_size; /* of them in one string */
+	bool is_full;	  /* said once */
 	struct exit_records *exits;
 };
+
+/* systemd's list of names. */
+static void note_sent(struct fdstore *fs, const char *name)
+{
+	if (fs->is_systemd && !map_get(&fs->sent, name)) {
+		map_put(&fs->sent, name, fs);
+		fs->sent_size += strlen(name) + 1;
+	}
+}
+
+static void note_removed(struct fdstore *fs, const char *name)
+{
+	if (map_remove(&fs->sent, name))
+		fs->sent_size -= strlen(name) + 1;
+}
+
+static bool has_place(struct fdstore *fs, const char *name)
+{
+	if (!fs->is_systemd || fs->sent_size + strlen(name) < FDSTORE_SYSTEMD_NAMES)
+		return true;
+	if (!fs->is_full)
+		log_warning(
+			"systemd can keep no more descriptors for this server: what a container "
+			"wrote last is lost if both die; let crispd have its own keeper");
+	fs->is_full = true;
+	return false;
+}
 
 static void keep(struct fdstore *fs, const char *name, int fd)
 {
@@ -174,11 +204,17 @@ static int count_passed(int *ret, struct error *err)
 	return 0;
 }
 
+bool fdstore_is_systemd(void)
+{
+	const char *max = getenv("FDSTORE");
+
+	return getenv("NOTIFY_SOCKET") && max && atol(max) > 0;
+}
+
 static int connect_systemd(struct fdstore *fs, const char *path, struct error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-	const char *max = getenv("FDSTORE");
 
 	if (strlen(path) >= sizeof(address.sun_path) || (*path != '/' && *path != '@'))
 		return error_set(err, ERR_INVALID, "NOTIFY_SOCKET=%.128s: not a socket's path",
@@ -190,7 +226,9 @@ static int connect_systemd(struct fdstore *fs, const char *path, struct error *e
 	if (fs->socket < 0 || connect(fs->socket, (struct sockaddr *)&address, size) < 0)
 		return error_errno(err, errno, "connect to NOTIFY_SOCKET=%s", path);
 	fs->is_systemd = true;
-	fs->takes_fds = max && atol(max) > 0;
+	fs->takes_fds = fdstore_is_systemd();
+	map_for_each(slot, &fs->kept)
+		note_sent(fs, slot->key);
 	return 0;
 }
 
@@ -244,6 +282,7 @@ void fdstore_close(struct fdstore *fs)
 		close_kept(fs, name);
 	}
 	map_done(&fs->kept);
+	map_done(&fs->sent);
 	close_fd(fs->socket);
 	exit_records_unmap(fs->exits);
 	free(fs);
@@ -339,6 +378,7 @@ static int send_remove(struct task *t, struct fdstore *fs, const char *name)
 {
 	char text[64 + FDSTORE_NAME_MAX];
 
+	note_removed(fs, name);
 	snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
 	return send_message(t, fs, text, -1);
 }
@@ -350,6 +390,9 @@ int fdstore_put(struct task *t, struct fdstore *fs, const char *name, int fd)
 	TRY(check_name(name, &t->err));
 	if (fs->is_systemd)
 		TRY(send_remove(t, fs, name));
+	if (!has_place(fs, name))
+		return 0;
+	note_sent(fs, name);
 	snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
 	TRY(send_message(t, fs, text, fd));
 	FAULT(descriptor_kept);

@@ -15,7 +15,8 @@
  * and the kept ones follow. The socket is inherited and has no name that anybody else could
  * connect to (CVE-2020-15257); with systemd it is $NOTIFY_SOCKET, which counts if $FDSTORE, the
  * number of descriptors that systemd 254 says it keeps, isn't 0 (for an older systemd, the unit
- * file sets it).
+ * file sets it). systemd passes all names in one string, and could not start us again if that were
+ * too long: what is put beyond FDSTORE_SYSTEMD_NAMES is not kept, and logged once.
  *
  * A name holds one descriptor: a put replaces (systemd would collect several, so it is told to
  * remove first). A message that was sent is in the keeper's queue: kill -9 right after a put keeps
@@ -28,10 +29,14 @@
 #include "io/task.h"
 
 #define FDSTORE_NAME_MAX 87
+/* Bytes of all names with their separators; about 600 containers. */
+#define FDSTORE_SYSTEMD_NAMES (120 * 1024)
 
 struct fdstore;
 struct exit_records;
 
+/* Whether systemd keeps descriptors for us, by the environment; before fdstore_open(). */
+bool fdstore_is_systemd(void);
 /* Takes what the environment passes and clears it; every descriptor is close-on-exec then. Call it
  * first, before anything else opens descriptors or makes threads. NULL with err set: what was
  * passed makes no sense. */

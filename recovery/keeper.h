@@ -20,7 +20,8 @@
  * STOPPING=1. Only the server's own pid is listened to. A put beyond the limit of descriptors
  * (RLIMIT_NOFILE, at most KEEPER_FD_MAX, less a few) is dropped and logged.
  *
- * If the keeper itself is killed, the server and all containers go on without it.
+ * If the keeper itself is killed, the server and all containers go on without it; but the server
+ * ends where somebody ($NOTIFY_SOCKET) starts another keeper.
  */
 #pragma once
 

@@ -284,6 +284,9 @@ static void become_server(void)
 
 	snprintf(keeper.listen_pid, sizeof(keeper.listen_pid), "LISTEN_PID=%d", getpid());
 	place_fds();
+	/* systemd starts another keeper, whose server needs the place of this one */
+	if (getenv("NOTIFY_SOCKET"))
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
 	signal(SIGPIPE, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &keeper.old_signals, NULL);
 	execve(keeper.path, keeper.argv, keeper.envp);

@@ -30,6 +30,8 @@ type Server struct {
 	ended   chan error
 	logFile *os.File
 	client  *Client
+	// Passed are descriptors that the program gets as 3, 4 …
+	Passed []*os.File
 }
 
 var sanitizerReport = regexp.MustCompile(`(?m)^.*(ERROR: AddressSanitizer|runtime error:).*$`)
@@ -92,7 +94,7 @@ func (s *Server) Run(t testing.TB) {
 func (s *Server) Launch(t testing.TB) {
 	t.Helper()
 	s.process = exec.Command(s.command[0], s.command[1:]...)
-	s.process.Stdout, s.process.Stderr = s.logFile, s.logFile
+	s.process.Stdout, s.process.Stderr, s.process.ExtraFiles = s.logFile, s.logFile, s.Passed
 	if err := s.process.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -71,19 +71,24 @@ func TestReplacedKeeperLosesNothing(t *testing.T) {
 			t.Errorf("%s: code %d, reason %s", p.Config.Metadata.Name, status.ExitCode, status.Reason)
 		}
 	}
-	for _, p := range []*node.Pod{piped, typed} {
-		lines, err := readLog(p.LogFile())
-		must(t, err)
-		for i := range max(150, len(lines)) {
-			if i >= len(lines) || strings.TrimSuffix(lines[i], "\r") != fmt.Sprintf("stdout: tick %d", i) {
-				t.Fatalf("%s: line %d of %d is wrong: %q", p.Config.Metadata.Name, i, len(lines), lines[min(i, len(lines)):])
-			}
-		}
-	}
+	expectAllTicks(t, piped, 150)
+	expectAllTicks(t, typed, 150)
 	if last, err := lastLine(ended); err != nil || last != "last" {
 		t.Errorf("the log ends with %q, %v", last, err)
 	}
 	s.end(t, piped, typed, ended)
+}
+
+// expectAllTicks finds the lines "tick 0", "tick 1" … and nothing else in a log.
+func expectAllTicks(t *testing.T, p *node.Pod, count int) {
+	t.Helper()
+	lines, err := readLog(p.LogFile())
+	must(t, err)
+	for i := range max(count, len(lines)) {
+		if i >= len(lines) || strings.TrimSuffix(lines[i], "\r") != fmt.Sprintf("stdout: tick %d", i) {
+			t.Fatalf("%s: line %d of %d is wrong: %q", p.Config.Metadata.Name, i, len(lines), lines[min(i, len(lines)):])
+		}
+	}
 }
 
 // TestBadKeeperIsRefused: a program that is none of ours doesn't take the keeper's place.

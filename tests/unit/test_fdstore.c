@@ -111,6 +111,46 @@ static void systemd_is_spoken_to(void **state)
 	run(use_messages);
 }
 
+/* systemd's queue is short, so somebody reads it meanwhile. */
+static int stored;
+
+static void store_many(struct task *t, void *arg)
+{
+	cleanup_close int event = eventfd(0, EFD_CLOEXEC);
+	char name[FDSTORE_NAME_MAX + 1];
+	int fd;
+
+	stored = 0;
+	for (int i = 0; i < 3000; i++) {
+		snprintf(name, sizeof(name), "%064d.out", i);
+		assert_int_equal(fdstore_put(t, fs, name, event), 0);
+		for (const char *text; (text = receive(&fd)); close_fd(fd))
+			stored += fd >= 0;
+	}
+	/* one that goes makes place for one */
+	snprintf(name, sizeof(name), "%064d.out", 5);
+	assert_int_equal(fdstore_drop(t, fs, name), 0);
+	expect("FDSTOREREMOVE=1\nFDNAME="
+	       "0000000000000000000000000000000000000000000000000000000000000005.out");
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "%064d.err", i);
+		assert_int_equal(fdstore_put(t, fs, name, event), 0);
+		for (const char *text; (text = receive(&fd)); close_fd(fd))
+			stored += fd >= 0;
+	}
+	loop_stop(l);
+}
+
+/* systemd passes all names in one string of the environment, which has at most 128 KiB. */
+static void names_fit_into_the_environment(void **state)
+{
+	open_store("10000");
+	log_set_level(LOG_ERROR + 1);
+	run(store_many);
+	log_set_level(LOG_INFO);
+	assert_int_equal(stored, FDSTORE_SYSTEMD_NAMES / 69 + 1);
+}
+
 static int drained, sent;
 
 static void drain(struct task *t, void *arg)
@@ -338,9 +378,13 @@ static int group_teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		test(systemd_is_spoken_to),    test(full_queue_is_waited_for),
-		test(lost_keeper_is_no_error), test(without_keeper_nothing_happens),
-		test(passed_ones_are_taken),   test(nonsense_is_refused),
+		test(systemd_is_spoken_to),
+		test(names_fit_into_the_environment),
+		test(full_queue_is_waited_for),
+		test(lost_keeper_is_no_error),
+		test(without_keeper_nothing_happens),
+		test(passed_ones_are_taken),
+		test(nonsense_is_refused),
 	};
 
 	return RUN_GROUP(tests, group_setup, group_teardown);

@@ -471,6 +471,14 @@ static void kill_server(struct kept_server *k)
 	assert_int_equal(kill(k->server, SIGKILL), 0);
 }
 
+static void forget(struct kept_server *k)
+{
+	close_fd(k->channel);
+	close(k->listener);
+	close(k->log);
+	unlink(path_in("log"));
+}
+
 static int end(struct kept_server *k, int sig)
 {
 	int status;
@@ -479,10 +487,7 @@ static int end(struct kept_server *k, int sig)
 		assert_int_equal(kill(k->keeper, sig), 0);
 	assert_int_equal(waitpid(k->keeper, &status, 0), k->keeper);
 	assert_true(WIFEXITED(status));
-	close_fd(k->channel);
-	close(k->listener);
-	close(k->log);
-	unlink(path_in("log"));
+	forget(k);
 	return WEXITSTATUS(status);
 }
 
@@ -725,6 +730,26 @@ static void signals_reach_the_server(void **state)
 	assert_int_equal(end(&k, SIGINT), 128 + SIGINT);
 	close(notify);
 	unlink(address.sun_path);
+}
+
+/* Whoever listens there starts another keeper, whose server needs the place. */
+static void server_ends_with_a_keeper_of_systemds(void **state)
+{
+	struct kept_server k;
+
+	setenv("NOTIFY_SOCKET", "/nonexistent/socket", 1);
+	k = start(self, 0, NULL);
+	unsetenv("NOTIFY_SOCKET");
+	await_server(&k);
+	replace_keeper(&k, 1);
+	ok(&k, "put one text");
+	assert_int_equal(kill(k.keeper, SIGKILL), 0);
+	assert_int_equal(waitpid(k.keeper, NULL, 0), k.keeper);
+	assert_true(is_readable(k.channel, 5000));
+	assert_int_equal(recv(k.channel, &(char){0}, 1, 0), 0);
+	/* ours to reap, as we are the subreaper */
+	assert_int_equal(waitpid(k.server, NULL, 0), k.server);
+	forget(&k);
 }
 
 static void wrong_configuration_ends_it(void **state)
@@ -1035,6 +1060,7 @@ int main(int argc, char **argv)
 		test(orphans_are_recorded),
 		test(reaped_child_is_recorded),
 		test(signals_reach_the_server),
+		test(server_ends_with_a_keeper_of_systemds),
 		test(wrong_configuration_ends_it),
 		test(delays_are_kept),
 		test(runs_on_without_its_file),
