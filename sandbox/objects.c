@@ -348,11 +348,13 @@ void container_write_later(struct container *c)
 
 int sandbox_insert(struct task *t, struct sandbox *sb)
 {
+	TRY(store_check_room(sb->node->store, &t->err));
 	return write_sandbox(t, sb, SANDBOX_CREATING);
 }
 
 int container_insert(struct task *t, struct container *c)
 {
+	TRY(store_check_room(c->node->store, &t->err));
 	return write_container(t, c, CONTAINER_CREATING);
 }
 

@@ -199,18 +199,39 @@ static int commit(struct connection *c, struct error *err)
 	return 0;
 }
 
+/* A reader may keep it from finishing: then it waits for as many more pages. */
+static void run_checkpoint(struct store *s)
+{
+	int in_wal = 0, copied = -1;
+
+	sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, &in_wal, &copied);
+	s->checkpoint_at = CHECKPOINT_PAGES + (copied < in_wal ? s->wal_pages : 0);
+}
+
+static int try_single(struct connection *c, const struct write *w, struct error *err)
+{
+	int r = run_sql(c, begin_sql, err);
+
+	if (r == 0)
+		r = run_ops(c, w, err);
+	if (r == 0)
+		r = commit(c, err);
+	if (r < 0)
+		roll_back(c);
+	return r;
+}
+
 static void run_single(struct flush *f, struct write *w)
 {
 	struct connection *c = &f->store->writer;
 	struct error err = {0};
-	int r = run_sql(c, begin_sql, &err);
+	int r = try_single(c, w, &err);
 
-	if (r == 0)
-		r = run_ops(c, w, &err);
-	if (r == 0)
-		r = commit(c, &err);
-	if (r < 0)
-		roll_back(c);
+	/* a WAL that was copied back begins anew in the blocks that it has */
+	if (r == -ERR_EXHAUSTED) {
+		run_checkpoint(f->store);
+		r = try_single(c, w, &err);
+	}
 	f->transactions++;
 	set_result(w, r, &err);
 }
@@ -261,15 +282,6 @@ static void run_writes(struct flush *f)
 	if (f->writes.next->next == &f->writes || !run_together(f))
 		list_for_each(w, &f->writes, struct write, node)
 			run_single(f, w);
-}
-
-/* A reader may keep it from finishing: then it waits for as many more pages. */
-static void run_checkpoint(struct store *s)
-{
-	int in_wal = 0, copied = -1;
-
-	sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, &in_wal, &copied);
-	s->checkpoint_at = CHECKPOINT_PAGES + (copied < in_wal ? s->wal_pages : 0);
 }
 
 static int run_flush(struct job *job, struct error *err)

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,8 @@
 #define CACHE_KIB 1024
 /* A WAL that grew beyond it (a long checkpoint, a large batch) is cut when it restarts. */
 #define WAL_KEEP (16 * 1024 * 1024)
+/* Less free space than this is kept for changing what is there. */
+#define ROOM (1024 * 1024)
 
 /* steps[v] makes version v + 1 of v */
 static const char *const steps[] = {schema_1, schema_2};
@@ -310,14 +313,48 @@ static void note_version(struct connection *c)
 
 int db_prepare(struct connection *c, struct error *err)
 {
+	int64_t application;
 	char pragmas[256];
 
+	/* each start would write it, which a full disk refuses */
+	TRY(query_int(c, "PRAGMA application_id", &application, err));
+	snprintf(pragmas, sizeof(pragmas), "PRAGMA application_id = %d", APPLICATION_ID);
+	if (application != APPLICATION_ID)
+		TRY(exec(c, "open", pragmas, err));
 	snprintf(pragmas, sizeof(pragmas),
-		 "PRAGMA application_id = %d; PRAGMA journal_mode = WAL; PRAGMA synchronous = "
+		 "PRAGMA journal_mode = WAL; PRAGMA synchronous = "
 		 "NORMAL; PRAGMA journal_size_limit = %d",
-		 APPLICATION_ID, WAL_KEEP);
+		 WAL_KEEP);
 	TRY(exec(c, "open", pragmas, err));
 	return db_migrate(c, steps, SCHEMA_VERSION, err);
+}
+
+/* So that what is there can still be stopped and removed when the disk is full: blocks behind the
+ * WAL's end (SQLite sees its length only), and a database that grows in large steps. */
+static void reserve_room(const struct store *s)
+{
+	cleanup_free char *wal = xasprintf("%s-wal", s->path);
+	cleanup_close int fd = open(wal, O_WRONLY | O_CLOEXEC);
+	int step = ROOM;
+
+	sqlite3_file_control(s->writer.db, "main", SQLITE_FCNTL_CHUNK_SIZE, &step);
+	if (fd >= 0 && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, ROOM) < 0)
+		return; /* not every file system can */
+}
+
+int store_check_room(const struct store *s, struct error *err)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(s->lock_fd, &fs) < 0)
+		return error_errno(err, errno, "statvfs %s", s->path);
+	/* a tmpfs without a limit has no blocks */
+	if (!fs.f_blocks || (uint64_t)fs.f_bfree * fs.f_frsize >= ROOM)
+		return 0;
+	return error_set(err, ERR_EXHAUSTED,
+			 "%s: the disk is full (less than %d KiB are free); free space on its file "
+			 "system",
+			 s->path, ROOM / 1024);
 }
 
 static int open_writer(struct store *s, struct error *err)
@@ -334,6 +371,7 @@ static int open_writer(struct store *s, struct error *err)
 	TRY(db_prepare(c, err));
 	find_next_intent(s);
 	note_version(c);
+	reserve_room(s);
 	return 0;
 }
 

@@ -47,6 +47,10 @@ struct store *store_open_offline(const char *root_dir, bool is_writable, struct 
  */
 int store_rebuild(struct store *s, struct error *err);
 
+/* For what makes new things: ERR_EXHAUSTED when the disk is so full that the rest is kept for
+ * stopping and removing what is there. */
+int store_check_room(const struct store *s, struct error *err);
+
 struct store_counters {
 	uint64_t transactions, writes, failed_writes, checkpoints;
 	uint64_t coalesced_streams; /* store_stream_put() that replaced a queued one */
