@@ -106,8 +106,7 @@ static void recover_sandbox_main(struct task *t, void *arg)
 	FAULT(sandbox_recovered);
 	list_for_each(c, &sb->containers, struct container, node_in_sandbox) {
 		n->recovery.busy++;
-		task_start(n->loop, "recovery of a container", recover_container_main,
-			   container_ref(c));
+		task_start(n->loop, "adopt a container", recover_container_main, container_ref(c));
 	}
 	if (sb->state == SANDBOX_CREATING || sb->state == SANDBOX_REMOVING)
 		if (sandbox_teardown(t, sb) < 0)
@@ -186,14 +185,17 @@ static void recovery_main(struct task *t, void *arg)
 		if (n->recovery.busy >= SIDE_BY_SIDE + stuck)
 			stuck = n->recovery.busy;
 		n->recovery.busy++;
-		task_start(n->loop, "recovery of a sandbox", recover_sandbox_main, all[i]);
+		task_start(n->loop, "find a sandbox", recover_sandbox_main, all[i]);
 	}
 	wait_for_room(t, n, 1);
 	if (n->recovery.busy)
 		report_stuck(n);
-	while (n->recovery.busy)
-		if (task_cond_wait(t, &n->recovery.changed) < 0)
-			break;
+	while (n->recovery.busy) {
+		if (task_cond_wait(t, &n->recovery.changed) < 0) {
+			log_error("what is nobody's stays: %s", t->err.text);
+			return;
+		}
+	}
 	sweep(t, n);
 	n->unsettled--;
 }

@@ -15,6 +15,8 @@
 #include "store/containers.h"
 #include "store/sandboxes.h"
 
+#define LOOK_MS 200
+
 int64_t realtime_ns(void)
 {
 	struct timespec now;
@@ -263,6 +265,15 @@ int container_acquire(struct task *t, struct node *n, const char *id, struct con
 	}
 	*ret = c;
 	return 0;
+}
+
+int object_look(struct task *t, struct task_event *settled)
+{
+	uint64_t old = task_limit_ms(t, LOOK_MS);
+	int r = task_event_wait(t, settled);
+
+	task_restore_deadline(t, old);
+	return r == -ERR_DEADLINE ? task_check(t) : r;
 }
 
 void sandbox_release(struct sandbox *sb)

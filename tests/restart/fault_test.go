@@ -436,7 +436,7 @@ func task(s step) string {
 // TestBackgroundWaits: the same for what the server does behind replies and at its start.
 func TestBackgroundWaits(t *testing.T) {
 	l := newLife(t, true)
-	for _, name := range []string{"container exit", "exec done", "reconcile", "start of a log", "sweep"} {
+	for _, name := range []string{"container exit", "exec done", "find a sandbox", "adopt a container", "start of a log", "recovery"} {
 		for _, o := range []order{{kind: "work", action: "fail"}, {kind: "wait", action: "kill"}} {
 			n := l.everyPassing(t, o.action+"-"+name[:4], func(s step, count int) order {
 				o.name, o.count = name, count
