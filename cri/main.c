@@ -219,10 +219,12 @@ static int run(const struct config *config, struct error *err)
 	_exit(0);
 }
 
-/* systemd can be the keeper where the kernel itself knows how processes ended. */
+/* systemd can be the keeper where the kernel itself knows how processes ended; but who is executed
+ * in a keeper's place has to be one. */
 static bool needs_keeper(const struct config *config)
 {
-	return config->is_kept && !(fdstore_is_systemd() && exit_status_has_pidfd_info());
+	return config->is_kept && (getenv(KEEPER_STATE_VARIABLE) || !fdstore_is_systemd() ||
+				   !exit_status_has_pidfd_info());
 }
 
 /* The server that the keeper starts has the same command line but for that option. */

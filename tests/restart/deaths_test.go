@@ -79,6 +79,8 @@ var deaths = []death{
 	{name: "terminal, pod's pids", script: "trap '' HUP; " + waits + "echo bye; exit 17", code: 17, reason: "Error", last: "bye", pids: shared, tune: withTerminal},
 	{name: "with stdin", script: waits + "echo bye; exit 14", code: 14, reason: "Error", last: "bye", pids: own, tune: func(c *cri.ContainerConfig) { c.Stdin = true }},
 	{name: "log was rotated", script: waits + "echo bye; exit 15", code: 15, reason: "Error", last: "bye", pids: own, before: (*dying).rotate},
+	{name: "log is renamed meanwhile", script: waits + "echo bye; exit 20", code: 20, reason: "Error", last: "bye", pids: own,
+		away: func(d *dying, t *testing.T) { must(t, os.Rename(d.LogFile(), d.LogFile()+".1")) }},
 	{name: "an exec runs in it", script: waits + "echo bye; exit 16", code: 16, reason: "Error", last: "bye", pids: own, before: (*dying).exec},
 	{name: "user 1000", script: waits + "echo bye; exit 18", code: 18, reason: "Error", last: "bye", pids: own, tune: asUser},
 	{name: "as the server dies", script: waitsEarly + "echo bye; exit 19", code: 19, reason: "Error", last: "bye", pids: own, early: true},
@@ -153,9 +155,13 @@ func (s *scene) mainPid(p *node.Pod) (int, error) {
 	return info.Pid, nil
 }
 
-// lastLine is the last whole line of a log, without a terminal's carriage return.
+// lastLine is the last whole line of a log, or of the one that it was before it was renamed, without a
+// terminal's carriage return.
 func lastLine(p *node.Pod) (string, error) {
 	lines, err := readLog(p.LogFile())
+	if os.IsNotExist(err) {
+		lines, err = readLog(p.LogFile() + ".1")
+	}
 	if err != nil || len(lines) == 0 {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -152,6 +153,18 @@ func TestSystemdIsTheKeeper(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestKeepersPlaceIsAKeepers: what is executed to take a keeper's place becomes a keeper or nothing,
+// whoever could be one now.
+func TestKeepersPlaceIsAKeepers(t *testing.T) {
+	startSystemd(t, 1000)
+	t.Setenv("CRISP_KEEPER_STATE", "check")
+	dir := t.TempDir()
+	out, err := exec.Command("timeout", "10", crispd(t), "--keep", "--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "what is handed over") {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // TestOldKernelNeedsTheKeeper: where the kernel forgets how a process ended, crispd --keep has a keeper

@@ -866,10 +866,10 @@ static void deaths_while_it_is_replaced_lose_nothing(void **state)
 	struct kept_server k = start(self, 0, NULL);
 	char command[64], want[TEXT_MAX] = "=";
 
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 10; i++) {
 		await_server(&k);
 		assert_int_equal(kill(k.keeper, SIGUSR2), 0);
-		usleep((unsigned)i * 700);
+		usleep((unsigned)i * 1500);
 		snprintf(command, sizeof(command), "put pipe-%d text-%d", i, i);
 		ok(&k, command);
 		snprintf(command, sizeof(command), "append %d;", i);
@@ -879,7 +879,7 @@ static void deaths_while_it_is_replaced_lose_nothing(void **state)
 	}
 	await_server(&k);
 	assert_string_equal(ask(&k, "take shared.r"), want);
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 10; i++) {
 		snprintf(command, sizeof(command), "take pipe-%d", i);
 		snprintf(want, sizeof(want), "=text-%d", i);
 		assert_string_equal(ask(&k, command), want);
