@@ -142,19 +142,32 @@ static int open_failed(const char *path, int sys, struct error *err)
 	return error_errno(err, sys, "open log %s", path);
 }
 
+static int open_file(const char *path, bool may_create)
+{
+	const int flags = O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int fd;
+
+	do {
+		fd = open(path, flags);
+		if (fd >= 0 || errno != ENOENT || !may_create)
+			return fd;
+		fd = open(path, flags | O_CREAT | O_EXCL, 0640);
+		/* a reopen whose caller left may be quicker */
+	} while (fd < 0 && errno == EEXIST);
+	/* whatever the umask is; collectors may run as another user of the group */
+	if (fd >= 0 && fchmod(fd, 0640) < 0) {
+		close_fd(fd);
+		return -1;
+	}
+	return fd;
+}
+
 int crilog_open(const char *path, bool may_create, int *ret_fd, uint64_t *ret_inode,
 		uint64_t *ret_size, struct error *err)
 {
-	const int flags = O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	cleanup_close int fd = open(path, flags);
+	cleanup_close int fd = open_file(path, may_create);
 	struct stat st;
 
-	if (fd < 0 && errno == ENOENT && may_create) {
-		fd = open(path, flags | O_CREAT | O_EXCL, 0640);
-		/* whatever the umask is; collectors may run as another user of the group */
-		if (fd >= 0 && fchmod(fd, 0640) < 0)
-			return error_errno(err, errno, "set the mode of log %s", path);
-	}
 	if (fd < 0)
 		return open_failed(path, errno, err);
 	if (fstat(fd, &st) < 0)
