@@ -301,11 +301,13 @@ static int wait_helper(struct task *t, struct linux_container *c)
 	static const char helper[] = "/memfd:crisp-init";
 	char path[64], exe[sizeof(helper)];
 	uint64_t old;
+	ssize_t length;
 	int r;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", c->pid);
-	if (readlink(path, exe, sizeof(exe) - 1) != sizeof(exe) - 1 ||
-	    memcmp(exe, helper, sizeof(exe) - 1) != 0) {
+	length = readlink(path, exe, sizeof(exe) - 1);
+	/* one that is about to end has no program any more */
+	if (length >= 0 && (length != sizeof(exe) - 1 || memcmp(exe, helper, sizeof(exe) - 1))) {
 		/* the pidfd tells whether it was this process that had the pid */
 		c->has_run = !is_over(c->pidfd);
 		return 0;
