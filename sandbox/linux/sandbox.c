@@ -332,8 +332,9 @@ static int end_pid1(struct task *t, struct linux_sandbox *s)
 	if (s->pid1 < 0) {
 		int r = held_get(t, name, &s->pid1);
 
+		/* a crash may have left its name alone */
 		if (r < 0)
-			return r == -ERR_NOT_FOUND ? 0 : r;
+			return r == -ERR_NOT_FOUND ? held_drop(t, name) : r;
 	}
 	TRY(process_signal(s->pid1, SIGKILL, &t->err));
 	loop_watch_free(s->pid1_watch);

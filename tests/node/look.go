@@ -155,6 +155,31 @@ func (s *Server) rows(t testing.TB) map[string]string {
 	return found
 }
 
+// pins are what the server has pinned: one of its threads has nothing else in its root.
+func (s *Server) pins(t testing.TB) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	pid, err := s.Pid()
+	if err != nil {
+		return found
+	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, thread := range threads {
+		name, _ := os.ReadFile(filepath.Join(thread, "comm"))
+		if strings.TrimSpace(string(name)) != "crisp-pins" {
+			continue
+		}
+		entries, err := os.ReadDir(filepath.Join(thread, "root"))
+		if err != nil {
+			t.Fatalf("the pins can't be seen: %v", err)
+		}
+		for _, entry := range entries {
+			found[entry.Name()] = ""
+		}
+	}
+	return found
+}
+
 // Look sees all of it. Marks are ids of pods and containers, or names of cgroups that are ours.
 func (s *Server) Look(t testing.TB, marks ...string) World {
 	t.Helper()
@@ -184,6 +209,7 @@ func (s *Server) Look(t testing.TB, marks ...string) World {
 			return nil
 		})
 	}
+	w.things["pin"] = s.pins(t)
 	w.things["descriptors"] = s.Descriptors()
 	w.things["rows"] = s.rows(t)
 	return w

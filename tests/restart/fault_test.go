@@ -268,7 +268,7 @@ func (l *life) live(t *testing.T, name string, orderOf func(step) order) int {
 			err = l.through(t, s.do) // what could not be recovered waits for the next server
 		}
 		if err != nil {
-			t.Fatalf("%s with %v: %v", s.name, o, err)
+			t.Fatalf("%s: %s with %v: %v", name, s.name, o, err)
 		}
 	}
 	must(t, os.RemoveAll(l.pod.Config.LogDirectory))
