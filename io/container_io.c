@@ -71,6 +71,7 @@ static void take_up(struct container_io *io, struct start_job *j)
 
 		s->spool = found->spool[i];
 		found->spool[i].fd = -1;
+		s->hole = found->hole[i];
 		s->logged = found->position.spool_offset[i];
 		s->partial = found->position.partial[i];
 		s->dropped = found->position.dropped[i];

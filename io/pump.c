@@ -397,6 +397,24 @@ bool pump_has_pending(const struct stream *s)
 	return s->logged < s->spool.end || s->partial || s->unreported;
 }
 
+/* How much may be read in one piece: up to a hole, or the end. */
+static size_t readable(const struct stream *s)
+{
+	uint64_t left = s->hole.begin - s->logged;
+
+	return s->logged < s->hole.begin && left < PUMP_TURN ? left : PUMP_TURN;
+}
+
+/* At a hole of an earlier life, with at most the beginning of a line in front of it. */
+static bool skip_hole(struct stream *s)
+{
+	if (s->logged >= s->hole.end)
+		return false;
+	pump_drop(s, s->hole.end - s->logged);
+	pump_raise_fence(s->io);
+	return true;
+}
+
 /* One batch; true when there is work left that could go on at once. */
 static bool flush_stream(struct stream *s)
 {
@@ -420,7 +438,7 @@ static bool flush_stream(struct stream *s)
 	if (!open_spool(s))
 		return false;
 	run = new_run(s);
-	n = spool_read(&s->spool, s->logged, in_buffer, PUMP_TURN);
+	n = spool_read(&s->spool, s->logged, in_buffer, readable(s));
 	if (n < 0) {
 		struct error err;
 
@@ -439,13 +457,21 @@ static bool flush_stream(struct stream *s)
 	if (s->partial && !run.partial)
 		task_cond_broadcast(&io->changed);
 	s->partial = run.partial;
+	if (!run.produced && !io->is_log_failing && s->logged + (uint64_t)n == s->hole.begin &&
+	    skip_hole(s))
+		return true;
 	return run.produced && s->logged < s->spool.end &&
 	       (n == PUMP_TURN || TURN_OUT - run.produced < CRILOG_RECORD_MAX);
 }
 
 bool pump_is_full(const struct stream *s)
 {
-	return s->spool.end - s->io->committed.spool_offset[s->index] >= s->io->spool_limit;
+	uint64_t committed = s->io->committed.spool_offset[s->index];
+	uint64_t held = s->spool.end - committed;
+
+	if (s->hole.end > committed)
+		held -= s->hole.end - (s->hole.begin > committed ? s->hole.begin : committed);
+	return held >= s->io->spool_limit;
 }
 
 void pump_drop(struct stream *s, uint64_t count)
@@ -455,18 +481,36 @@ void pump_drop(struct stream *s, uint64_t count)
 	s->unreported += count;
 }
 
-/* The log fails: the oldest goes before the container has to wait. */
+/* Drops what is not logged before the offset, and gives it back at once: the disk that has no room
+ * for the log may have none for a commit either. The hole is then how the next life knows. */
+static void drop_upto(struct stream *s, uint64_t offset)
+{
+	struct spool_hole hole = {0};
+	int r = open_spool(s) ? spool_dig(&s->spool, s->logged, offset, &hole) : 0;
+
+	if (r < 0)
+		log_debug("spool %d of container %s: %s", s->index + 1, s->io->id, strerror(-r));
+	if (hole.end && hole.begin <= s->hole.end && hole.begin >= s->hole.begin)
+		s->hole.end = hole.end;
+	else if (hole.end)
+		s->hole = hole;
+	pump_drop(s, offset - s->logged);
+}
+
+/* The log fails, and may even wait for a commit that fails: the oldest goes before the container
+ * has to wait. */
 static void drop_overflow(struct container_io *io)
 {
 	bool has_dropped = false;
 
 	for (int i = 0; i < 2; i++) {
 		struct stream *s = &io->stream[i];
-		uint64_t waiting = s->spool.end - s->logged;
+		uint64_t upto;
 
-		if (waiting < io->spool_limit / 4 * 3)
+		if (s->spool.end - s->logged < io->spool_limit / 4 * 3)
 			continue;
-		pump_drop(s, waiting - io->spool_limit / 2);
+		upto = (s->spool.end - io->spool_limit / 2) / 4096 * 4096;
+		drop_upto(s, upto > s->hole.end ? upto : s->hole.end);
 		has_dropped = true;
 	}
 	if (has_dropped)
@@ -517,10 +561,11 @@ void pump_flush(struct container_io *io)
 
 	if (!io->log_path)
 		forget_output(io);
-	else if (io->is_log_failing && !io->blocks)
-		drop_overflow(io);
 	for (int i = 0; i < 2; i++)
 		has_more |= flush_stream(&io->stream[i]);
+	/* after the attempt: a spool that is full already wakes nobody again */
+	if (io->log_path && io->retry_delay && !pump_may_write(io) && !io->blocks)
+		drop_overflow(io);
 	schedule_commit(io);
 	for (int i = 0; i < 2; i++)
 		update_watch(&io->stream[i]);

@@ -30,6 +30,9 @@ struct stream {
 	uint64_t dropped;    /* of logged: bytes that the log did not get */
 	uint64_t unreported; /* bytes dropped since the last marker */
 	bool partial;	     /* the last record had tag P */
+	/* what was dropped behind the committed position; at most one, as nothing is logged between
+	 * a drop and its commit */
+	struct spool_hole hole;
 };
 
 struct container_io {

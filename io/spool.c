@@ -76,16 +76,54 @@ ssize_t spool_read(const struct spool *s, uint64_t offset, void *data, size_t si
 	return (ssize_t)got;
 }
 
+static int punch(struct spool *s, uint64_t begin, uint64_t end)
+{
+	if (fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin,
+		      (off_t)(end - begin)) < 0)
+		return -errno;
+	return 0;
+}
+
 int spool_punch(struct spool *s, uint64_t offset)
 {
 	uint64_t upto = offset / PAGE * PAGE;
+	int r;
 
 	if (upto <= s->punched)
 		return 0;
-	if (fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)s->punched,
-		      (off_t)(upto - s->punched)) < 0)
-		return -errno;
-	s->punched = upto;
-	FAULT(spool_given_back);
-	return 0;
+	r = punch(s, s->punched, upto);
+	if (r == 0)
+		s->punched = upto;
+	return r;
+}
+
+int spool_dig(struct spool *s, uint64_t begin, uint64_t end, struct spool_hole *ret)
+{
+	struct spool_hole hole = {(begin + PAGE - 1) / PAGE * PAGE, end / PAGE * PAGE};
+	int r = 0;
+
+	if (hole.end <= hole.begin)
+		hole = (struct spool_hole){0};
+	else
+		r = punch(s, hole.begin, hole.end);
+	if (r == 0)
+		*ret = hole;
+	return r;
+}
+
+struct spool_hole spool_find_hole(const struct spool *s, uint64_t offset)
+{
+	struct spool_hole hole = {0};
+	off_t begin, end;
+
+	if (s->fd < 0 || offset >= s->end)
+		return hole;
+	begin = lseek(s->fd, (off_t)offset, SEEK_HOLE);
+	/* there is always one behind the end */
+	if (begin < 0 || (uint64_t)begin >= s->end)
+		return hole;
+	end = lseek(s->fd, begin, SEEK_DATA);
+	hole.begin = (uint64_t)begin;
+	hole.end = end < 0 ? s->end : (uint64_t)end;
+	return hole;
 }

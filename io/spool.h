@@ -31,3 +31,14 @@ ssize_t spool_take(struct spool *s, int pipe_fd, size_t max);
 ssize_t spool_read(const struct spool *s, uint64_t offset, void *data, size_t size);
 /* Gives back the whole pages before offset: 0 or -errno. */
 int spool_punch(struct spool *s, uint64_t offset);
+
+/* Bytes that were given up before they were logged: a hole in front of bytes that still are to be.
+ */
+struct spool_hole {
+	uint64_t begin, end; /* of whole pages; equal: none */
+};
+
+/* Makes one of the whole pages between two offsets: 0 or -errno. */
+int spool_dig(struct spool *s, uint64_t begin, uint64_t end, struct spool_hole *ret);
+/* Finds the first one that is not before offset. */
+struct spool_hole spool_find_hole(const struct spool *s, uint64_t offset);

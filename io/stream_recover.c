@@ -118,9 +118,12 @@ static int recover_all(const char *dir, const char *log_path, struct stream_reco
 		}
 	}
 	if (log_path)
-		return recover_log_or_later(log_path, r, err);
-	for (int i = 0; i < 2; i++)
-		pos->spool_offset[i] = r->spool[i].end;
+		TRY(recover_log_or_later(log_path, r, err));
+	for (int i = 0; i < 2; i++) {
+		if (!log_path)
+			pos->spool_offset[i] = r->spool[i].end;
+		r->hole[i] = spool_find_hole(&r->spool[i], pos->spool_offset[i]);
+	}
 	return 0;
 }
 

@@ -12,7 +12,9 @@ struct stream_recovery {
 	struct io_position position; /* what the next record follows */
 	bool must_commit;      /* before the next record: the committed one names another log */
 	struct spool spool[2]; /* fd -1 where there is none yet */
-	int log_fd;	       /* -1 without a log */
+	/* behind the position: what a server gave up that could not commit it any more */
+	struct spool_hole hole[2];
+	int log_fd; /* -1 without a log */
 };
 
 /* dir/1.spool or dir/2.spool, the caller's to free. */

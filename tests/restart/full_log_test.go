@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -166,6 +167,57 @@ func TestFullLogDrops(t *testing.T) {
 		}
 		s.expectTotal(t, o)
 		s.Restart(t)
+	}
+	s.end(t, p)
+}
+
+// TestFullDiskDoesNotBlock: where the log and the server's own database are on the same full disk, no
+// position can be committed either; the container goes on, and what was dropped is counted all the same.
+func TestFullDiskDoesNotBlock(t *testing.T) {
+	disk := t.TempDir()
+	must(t, unix.Mount("test", disk, "tmpfs", 0, "size=64m"))
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	server := startKept(t, 0)
+	root := filepath.Join(disk, "root")
+	must(t, os.Mkdir(root, 0o700))
+	must(t, unix.Mount(root, filepath.Join(server.Dir, "root"), "", unix.MS_BIND, ""))
+	server.Restart(t)
+	s := newScene(t, server, cgroupParent(t))
+	s.dir = disk
+	host := t.TempDir()
+	p := s.pod("full")
+	p.Tune = func(c *cri.ContainerConfig) {
+		c.Mounts = []*cri.Mount{{HostPath: host, ContainerPath: "/host"}}
+	}
+	must(t, p.Up(node.Demo, "/bin/sh", "-c", strings.ReplaceAll(numbers, "/over", "/host/over")))
+	filler := filepath.Join(disk, "filler")
+	file, err := os.Create(filler)
+	must(t, err)
+	for err == nil {
+		_, err = file.Write(make([]byte, 1<<16))
+	}
+	must(t, file.Close())
+	taken := int64(0)
+	for range 3 {
+		// many times what the spool holds
+		node.Eventually(t, 20*time.Second, func() error {
+			if o := s.output(t, p).Stdout; o.Taken < taken+8<<20 || o.Dropped == 0 {
+				return fmt.Errorf("it had %d bytes and now %+v", taken, o)
+			}
+			return nil
+		})
+		taken = s.output(t, p).Stdout.Taken
+	}
+	must(t, os.Remove(filler))
+	must(t, os.WriteFile(filepath.Join(host, "over"), nil, 0o600))
+	until(t, p, cri.ContainerState_CONTAINER_EXITED)
+	size, dropped := expectNumbers(t, p.LogFile())
+	if o := s.output(t, p).Stdout; o != (stream{size, size - dropped, dropped}) || dropped < taken/2 {
+		t.Errorf("%d bytes, %d of them missing in the log; the status says %+v", size, dropped, o)
 	}
 	s.end(t, p)
 }
