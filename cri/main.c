@@ -256,6 +256,7 @@ int main(int argc, char **argv)
 	if (r == 0) {
 		log_set_level((enum log_level)log_level_parse(config.log_level));
 		if (needs_keeper(&config)) {
+			raise_fd_limit();
 			/* refused: the server says it */
 			escape_oom_killer();
 			return run_keeper(argc, argv, &config);

@@ -37,6 +37,21 @@ static int pass_server(int restart_delay_ms, struct error *err)
 	return 0;
 }
 
+/* What systemd passed at the numbers that are to be the keeper's. Nothing else is open yet. */
+static int move_passed(struct error *err)
+{
+	const char *pid = getenv("LISTEN_PID"), *passed = getenv("LISTEN_FDS");
+	int count = passed ? atoi(passed) : 0;
+
+	if (!pid || atol(pid) != getpid() || count <= 0 || count > KEEPER_FD_MAX)
+		return 0;
+	for (int i = 0; i < count; i++)
+		if (dup2(3 + i, KEEPER_PASSED_FD(count) + i) < 0)
+			return error_errno(err, errno, "keeper: descriptor %d of systemd's", 3 + i);
+	syscall(SYS_close_range, 3, 2 + count, 0);
+	return 0;
+}
+
 /* argv with --keep after its first. */
 static char **keeper_arguments(char **argv)
 {
@@ -58,8 +73,11 @@ int keeper_main(char **argv, int restart_delay_ms)
 	cleanup_free char **args = keeper_arguments(argv);
 	cleanup_close int program = -1, lifted = -1;
 	struct error err = {0};
-	int r = embed_memfd("crispd-keeper", keeper_program, keeper_program_end, &program, &err);
+	int r = move_passed(&err);
 
+	if (r == 0)
+		r = embed_memfd("crispd-keeper", keeper_program, keeper_program_end, &program,
+				&err);
 	if (r == 0 && (lifted = fcntl(program, F_DUPFD_CLOEXEC, KEEPER_PROGRAM_FD + 1)) < 0)
 		r = error_errno(&err, errno, "descriptor for the keeper");
 	if (r == 0)

@@ -20,6 +20,9 @@
  * STOPPING=1. Only the server's own pid is listened to. A put beyond the limit of descriptors
  * (RLIMIT_NOFILE, at most KEEPER_FD_MAX, less a few) is dropped and logged.
  *
+ * Under systemd that keeps descriptors ($FDSTORE), all that is kept is given to it at the keeper's
+ * end and taken back at the next one's start, so that a restart of the unit loses nothing of it.
+ *
  * If the keeper itself is killed, the server and all containers go on without it; but the server
  * ends where somebody ($NOTIFY_SOCKET) starts another keeper.
  */
@@ -47,6 +50,8 @@ int keeper_main(char **argv, int restart_delay_ms);
  * inherits the server's program. */
 #define KEEPER_VARIABLE "CRISP_KEEPER"
 #define KEEPER_PROGRAM_FD 8
+/* And the first of as many descriptors as systemd passed at 3, 4, … ($LISTEN_FDS). */
+#define KEEPER_PASSED_FD(count) (16 + (count))
 
 /* From one keeper to the next, through keeper_main(): set in the environment when what it hands
  * over (recovery/keeper/handover.h) is at the descriptor, for a trial or in earnest; and how a

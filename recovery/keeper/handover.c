@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "recovery/keeper/table.h"
@@ -115,16 +114,10 @@ int handover_check(struct handover *ret, struct error *err)
 
 void handover_take(const struct handover *state)
 {
-	unsigned first = TABLE_FIRST;
 	struct handover_entry entry;
 
 	for (uint32_t i = 0; i < state->entry_count; i++)
 		if (read_entry(state, i, &entry, NULL) == 0)
 			table_keep(entry.name, entry.fd);
-	for (int fd = table_next(TABLE_FIRST); fd >= 0; fd = table_next(fd + 1)) {
-		if ((unsigned)fd > first)
-			syscall(SYS_close_range, first, (unsigned)fd - 1, 0);
-		first = (unsigned)fd + 1;
-	}
-	syscall(SYS_close_range, first, ~0u, 0);
+	table_close_others();
 }

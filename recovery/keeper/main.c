@@ -17,7 +17,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +27,6 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,6 +37,7 @@
 #include "recovery/exit_records.h"
 #include "recovery/fdstore.h"
 #include "recovery/keeper/handover.h"
+#include "recovery/keeper/systemd.h"
 #include "recovery/keeper/table.h"
 #include "recovery/proc_stat.h"
 
@@ -112,32 +111,12 @@ static bool is_set(const char *line, const char *key)
 	return value && strcmp(value, "1") == 0;
 }
 
-/* To whoever started the keeper, if that wants to know. */
-static void pass_ready_on(void)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd;
-
-	if (!path || strlen(path) >= sizeof(address.sun_path))
-		return;
-	memcpy(address.sun_path, path, strlen(path) + 1);
-	if (*path == '@')
-		address.sun_path[0] = '\0';
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return;
-	sendto(fd, "READY=1", 7, MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&address,
-	       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
-	close(fd);
-}
-
 static void note_ready(void)
 {
 	if (keeper.was_ready)
 		return;
 	keeper.was_ready = true;
-	pass_ready_on();
+	systemd_notify_ready();
 }
 
 /* Descriptors of a message that doesn't say to keep them are closed: so BARRIER=1 works, whose
@@ -535,15 +514,33 @@ static int take_signals_by(int fd, struct error *err)
 	return 0;
 }
 
+/* Those that systemd passed, or new ones. */
+static int open_exits(struct error *err)
+{
+	int fd, passed = table_find(SYSTEMD_EXITS_NAME);
+
+	if (passed >= 0) {
+		fd = fcntl(passed, F_DUPFD_CLOEXEC, EXITS_FD);
+		keeper.exits = exit_records_map(fd, err);
+		table_forget(SYSTEMD_EXITS_NAME);
+		if (keeper.exits)
+			return fd;
+		log_error("keeper: how some containers ended is forgotten: %s", err->text);
+		close(fd);
+	}
+	keeper.exits = exit_records_new(&fd, err);
+	return keeper.exits ? fd : -(int)err->code;
+}
+
 static int open_fixed(struct error *err)
 {
 	int pair[2], fd, one = 1;
 
 	if (memfd_create("crisp-names", MFD_CLOEXEC) != NAMES_FD)
 		return error_errno(err, errno, "keeper: memory for names");
-	keeper.exits = exit_records_new(&fd, err);
-	if (!keeper.exits)
-		return -(int)err->code;
+	fd = open_exits(err);
+	if (fd < 0)
+		return fd;
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) < 0 ||
 	    setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) < 0)
 		return error_errno(err, errno, "keeper: socket");
@@ -555,6 +552,7 @@ static int open_fixed(struct error *err)
 		return error_errno(err, errno, "keeper: memory to hand over");
 	if (fd != EXITS_FD || pair[0] != SERVER_SOCKET_FD || pair[1] != SOCKET_FD)
 		return error_set(err, ERR_INTERNAL, "keeper: descriptors are not where expected");
+	set_inherited(false);
 	return 0;
 }
 
@@ -584,12 +582,14 @@ static int take_over(bool is_trial, struct error *err)
 	return 0;
 }
 
+/* All but what is kept, and the server's program. */
 static void close_inherited(void)
 {
 	for (int fd; (fd = open("/dev/null", O_RDWR)) >= 0 && fd <= 2;)
 		;
 	syscall(SYS_close_range, 3, KEEPER_PROGRAM_FD - 1, 0);
-	syscall(SYS_close_range, KEEPER_PROGRAM_FD + 1, ~0u, 0);
+	close(KEEPER_STATE_FD);
+	table_close_others();
 }
 
 /* As high as it may be, and no higher than the table. */
@@ -627,7 +627,9 @@ static void make_environment(void)
 	for (size_t i = 0; i < count; i++) {
 		if (!is_for_us(environ[i]))
 			keeper.envp[kept++] = environ[i];
-		if (!value_of(environ[i], KEEPER_STATE_VARIABLE))
+		/* what was passed is the table's by then */
+		if (!value_of(environ[i], KEEPER_STATE_VARIABLE) &&
+		    strncmp(environ[i], "LISTEN_", 7) != 0)
 			keeper.own_envp[own++] = environ[i];
 	}
 	keeper.own_envp[own] = keeper.own_state;
@@ -681,6 +683,7 @@ static int start(struct error *err)
 	table_init();
 	if (state)
 		return take_over(strcmp(state, KEEPER_STATE_CHECK) == 0, err);
+	systemd_take();
 	close_inherited();
 	return open_fixed(err);
 }
@@ -713,5 +716,6 @@ int main(int argc, char **argv)
 		if (keeper.is_replaced)
 			replace_self();
 	}
+	systemd_give(EXITS_FD);
 	return keeper.result;
 }

@@ -5,6 +5,7 @@
 
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "io/base/log.h"
@@ -78,6 +79,27 @@ void table_keep(const char *name, int fd)
 	*bucket = (uint16_t)fd;
 	if (fd >= end)
 		end = fd + 1;
+}
+
+int table_find(const char *name)
+{
+	uint16_t fd = *bucket_of(name);
+
+	while (fd && strcmp(table[fd].name, name) != 0)
+		fd = table[fd].next;
+	return fd ? fd : -1;
+}
+
+void table_close_others(void)
+{
+	unsigned first = TABLE_FIRST;
+
+	for (int fd = table_next(TABLE_FIRST); fd >= 0; fd = table_next(fd + 1)) {
+		if ((unsigned)fd > first)
+			syscall(SYS_close_range, first, (unsigned)fd - 1, 0);
+		first = (unsigned)fd + 1;
+	}
+	syscall(SYS_close_range, first, ~0u, 0);
 }
 
 int table_end(void)

@@ -24,6 +24,10 @@ int table_limit(void);
 void table_keep(const char *name, int fd);
 /* Closes all that have the name. */
 void table_forget(const char *name);
+/* One that has the name, or -1. */
+int table_find(const char *name);
+/* Closes every descriptor from TABLE_FIRST on that isn't kept. */
+void table_close_others(void);
 /* All kept numbers are below. */
 int table_end(void);
 /* The lowest kept number from fd on, or -1. */

@@ -236,7 +236,13 @@ func (s *Server) KillBy(t testing.TB, signal unix.Signal) {
 // the server is gone too.
 func (s *Server) KillKeeper(t testing.TB) {
 	t.Helper()
-	if err := s.process.Process.Kill(); err != nil {
+	s.KillKeeperBy(t, unix.SIGKILL)
+}
+
+// KillKeeperBy is the same by another signal; SIGTERM ends its server, too.
+func (s *Server) KillKeeperBy(t testing.TB, signal unix.Signal) {
+	t.Helper()
+	if err := s.process.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
 	s.ended <- <-s.ended

@@ -27,6 +27,7 @@ type systemd struct {
 	mutex   sync.Mutex
 	kept    map[string]*os.File
 	isReady bool
+	read    chan bool // of all that was sent before a BARRIER=1
 }
 
 // startSystemd is heard of by the servers that start from now on.
@@ -35,7 +36,7 @@ func startSystemd(t *testing.T, max int) *systemd {
 	path := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	must(t, err)
-	s := &systemd{conn: conn, kept: map[string]*os.File{}}
+	s := &systemd{conn: conn, kept: map[string]*os.File{}, read: make(chan bool, 1)}
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("FDSTORE", strconv.Itoa(max))
 	done := make(chan bool)
@@ -83,12 +84,27 @@ func (s *systemd) receive() bool {
 		s.kept[name] = os.NewFile(uintptr(fd), name)
 	}
 	s.isReady = s.isReady || said["READY"] == "1"
+	if said["BARRIER"] == "1" {
+		s.read <- true
+	}
 	return true
 }
 
-// pass gives all that is kept to the next process.
+// barrier returns when all messages are obeyed that were sent until now.
+func (s *systemd) barrier(t *testing.T) {
+	t.Helper()
+	conn, err := net.DialUnix("unixgram", nil, s.conn.LocalAddr().(*net.UnixAddr))
+	must(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("BARRIER=1"))
+	must(t, err)
+	<-s.read
+}
+
+// pass gives all that is kept to the next process, after it has read what the last one said.
 func (s *systemd) pass(t *testing.T, to *node.Server) int {
 	t.Helper()
+	s.barrier(t)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	var names []string
@@ -110,20 +126,11 @@ func asUnit(t *testing.T) string {
 	return path + " " + crispd(t)
 }
 
-// TestSystemdIsTheKeeper: where the kernel keeps exit statuses, crispd --keep under systemd is one
-// process, and nothing is lost when it dies, terminals included.
-func TestSystemdIsTheKeeper(t *testing.T) {
-	if !kernelKeepsExitStatus() {
-		t.Skip("needs Linux 6.15, whose pidfds keep an exit status")
-	}
-	parent := cgroupParent(t)
-	manager := startSystemd(t, 1000)
-	server := node.Start(t, asUnit(t), "--keep")
-	if own := server.Own(); len(own) != 1 || !manager.isReady {
-		t.Fatalf("processes %v, ready: %v", own, manager.isReady)
-	}
+// loseNothing has containers with pipes and terminals write while the unit is restarted again and again.
+func loseNothing(t *testing.T, manager *systemd, server *node.Server, end func()) {
+	t.Helper()
 	importImages(t, server)
-	c, dir := server.Client(t), t.TempDir()
+	c, dir, parent := server.Client(t), t.TempDir(), cgroupParent(t)
 	const counts = "i=0; while [ $i -lt 100 ]; do echo tick $i; i=$((i+1)); usleep 10000; done; exit 5"
 	piped, typed := c.NewPod("piped", dir, parent), c.NewPod("typed", dir, parent)
 	typed.Tune = withTerminal
@@ -132,7 +139,7 @@ func TestSystemdIsTheKeeper(t *testing.T) {
 		must(t, p.Up(node.Demo, "/bin/sh", "-c", counts))
 	}
 	for range 3 {
-		server.KillBy(t, unix.SIGKILL)
+		end()
 		if n := manager.pass(t, server); n < 4 {
 			t.Errorf("systemd keeps %d descriptors", n)
 		}
@@ -145,6 +152,20 @@ func TestSystemdIsTheKeeper(t *testing.T) {
 		expectAllTicks(t, p, 100)
 		must(t, p.Remove())
 	}
+}
+
+// TestSystemdIsTheKeeper: where the kernel keeps exit statuses, crispd --keep under systemd is one
+// process, and nothing is lost when it dies, terminals included.
+func TestSystemdIsTheKeeper(t *testing.T) {
+	if !kernelKeepsExitStatus() {
+		t.Skip("needs Linux 6.15, whose pidfds keep an exit status")
+	}
+	manager := startSystemd(t, 1000)
+	server := node.Start(t, asUnit(t), "--keep")
+	if own := server.Own(); len(own) != 1 || !manager.isReady {
+		t.Fatalf("processes %v, ready: %v", own, manager.isReady)
+	}
+	loseNothing(t, manager, server, func() { server.KillBy(t, unix.SIGKILL) })
 	node.Eventually(t, 5*time.Second, func() error {
 		manager.mutex.Lock()
 		defer manager.mutex.Unlock()
@@ -168,7 +189,8 @@ func TestKeepersPlaceIsAKeepers(t *testing.T) {
 }
 
 // TestOldKernelNeedsTheKeeper: where the kernel forgets how a process ended, crispd --keep has a keeper
-// of its own also under systemd, which only hears when it is ready.
+// of its own also under systemd, which hears when it is ready, and has its descriptors while the unit is
+// restarted.
 func TestOldKernelNeedsTheKeeper(t *testing.T) {
 	t.Setenv("CRISP_NO_PIDFD_INFO", "1")
 	manager := startSystemd(t, 1000)
@@ -184,7 +206,11 @@ func TestOldKernelNeedsTheKeeper(t *testing.T) {
 	if own := server.Own(); len(own) != 2 {
 		t.Errorf("processes %v", own)
 	}
-	if len(manager.kept) > 0 {
-		t.Errorf("systemd keeps %d descriptors", len(manager.kept))
-	}
+	loseNothing(t, manager, server, func() {
+		manager.barrier(t)
+		if n := len(manager.kept); n > 0 {
+			t.Errorf("with a keeper, systemd keeps %d descriptors", n)
+		}
+		server.KillKeeperBy(t, unix.SIGTERM)
+	})
 }
