@@ -231,9 +231,9 @@ static const char *after(const char *command, const char *word)
 	return strncmp(command, word, length) == 0 ? command + length : NULL;
 }
 
-static bool is_nobodys(void *data, const char *name)
+static bool is_owned(void *data, const char *name)
 {
-	return false;
+	return data && strcmp(name, data) == 0;
 }
 
 static void obey(struct task *t, struct server *s, char *command)
@@ -270,7 +270,9 @@ static void obey(struct task *t, struct server *s, char *command)
 	} else if (strcmp(command, "own") == 0) {
 		do_own(s);
 	} else if (strcmp(command, "sweep") == 0) {
-		fdstore_sweep(t, s->fs, is_nobodys, NULL);
+		fdstore_sweep(t, s->fs, is_owned, NULL);
+	} else if ((args = after(command, "sweep-but "))) {
+		fdstore_sweep(t, s->fs, is_owned, (void *)args);
 	} else if (strcmp(command, "ready") == 0) {
 		fdstore_notify_ready(s->fs);
 	}
@@ -631,6 +633,27 @@ static void names_are_replaced_and_dropped(void **state)
 	assert_string_equal(ask(&k, "take two"), "-");
 	assert_string_equal(ask(&k, "take one"), "=second");
 	assert_string_equal(ask(&k, "take one"), "-");
+	assert_int_equal(end(&k, SIGTERM), 7);
+}
+
+/* An object that could not be recovered has not taken its own, and the next server may. */
+static void what_is_owned_is_not_swept(void **state)
+{
+	struct kept_server k = start(self, 0, NULL);
+	int before;
+
+	await_server(&k);
+	before = keeper_fds(&k);
+	ok(&k, "put one first");
+	ok(&k, "put two second");
+	kill_server(&k);
+	await_server(&k);
+	ok(&k, "sweep-but one");
+	await_keeper_fds(&k, before + 1);
+	kill_server(&k);
+	await_server(&k);
+	assert_string_equal(ask(&k, "take two"), "-");
+	assert_string_equal(ask(&k, "take one"), "=first");
 	assert_int_equal(end(&k, SIGTERM), 7);
 }
 
@@ -1056,6 +1079,7 @@ int main(int argc, char **argv)
 		test(fifty_kills_lose_nothing),
 		test(three_thousand_come_back),
 		test(names_are_replaced_and_dropped),
+		test(what_is_owned_is_not_swept),
 		test(strangers_are_not_obeyed),
 		test(orphans_are_recorded),
 		test(reaped_child_is_recorded),
