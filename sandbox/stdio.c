@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <string.h>
 
 #include "io/base/log.h"
@@ -212,6 +213,10 @@ int container_reopen_io(struct task *t, struct container *c)
 	cleanup_close int dir = -1, out = -1, err = -1, master = -1;
 	char name[FD_NAME_SIZE];
 
+	/* the keeper may still have the pipes, and what comes through them needs a place */
+	if (mkdirat(c->node->states_fd, c->id, 0711) == 0)
+		log_error("container %s: %s was missing; output that was not logged yet is lost",
+			  c->id, c->state_dir);
 	TRY(open_state_dir(c, &dir, &t->err));
 	if (c->has_stdin && !c->has_tty && reopen_end(t, c, dir, FIFO_STDIN, &c->stdin_fd) < 0)
 		log_debug("container %s: stdin is closed: %s", c->id, t->err.text);

@@ -171,7 +171,8 @@ func TestMissingDirectories(t *testing.T) {
 	parent := cgroupParent(t)
 	withAndWithoutKeeper(t, func(t *testing.T, server *node.Server) {
 		s := newScene(t, server, parent)
-		good, noState, noRoot, noFifo, badSpool := s.sleeper(t, "good"), s.sleeper(t, "state"), s.sleeper(t, "root"), s.sleeper(t, "fifo"), s.sleeper(t, "spool")
+		good, noState, noRoot, noFifo, badSpool := s.sleeper(t, "good"), s.pod("state"), s.sleeper(t, "root"), s.sleeper(t, "fifo"), s.sleeper(t, "spool")
+		must(t, noState.Up(node.Demo, "/bin/sh", "-c", "while :; do echo line; usleep 20000; done"))
 		var created []*node.Pod
 		for _, name := range []string{"created-state", "created-root"} {
 			p := s.pod(name)
@@ -191,6 +192,18 @@ func TestMissingDirectories(t *testing.T) {
 		must(t, os.RemoveAll(filepath.Join(s.Dir, "state/run/sandboxes", noRoot.ID)))
 		s.Restart(t)
 		s.expectWorks(t, good)
+		if s.IsKept() {
+			// the pipes were in good hands
+			before, err := readLog(noState.LogFile())
+			must(t, err)
+			node.Eventually(t, 5*time.Second, func() error {
+				lines, err := readLog(noState.LogFile())
+				if err == nil && len(lines) <= len(before)+5 {
+					err = fmt.Errorf("its log has %d lines, as before", len(lines))
+				}
+				return err
+			})
+		}
 		for _, p := range []*node.Pod{noState, noRoot, noFifo, badSpool} {
 			if c, err := p.Status(); err != nil || c.State != cri.ContainerState_CONTAINER_RUNNING {
 				t.Errorf("%s: it is %v, %v", p.Config.Metadata.Name, c, err)
@@ -202,7 +215,7 @@ func TestMissingDirectories(t *testing.T) {
 				t.Errorf("%s: %v", p.Config.Metadata.Name, err)
 			}
 		}
-		s.mustLog(t, "level=error", noState.Container)
+		s.mustLog(t, "level=error", noState.Container, "was missing")
 		for _, p := range created {
 			if err := p.Start(); err == nil || !strings.Contains(err.Error(), p.Container) {
 				t.Errorf("%s: started without its directory: %v", p.Config.Metadata.Name, err)
@@ -337,5 +350,6 @@ func TestDamagedPages(t *testing.T) {
 	}
 	must(t, os.WriteFile(database, whole, 0o600))
 	s.Run(t)
+	s.expectWorks(t, pods[0]) // its layers are there
 	s.end(t, pods...)
 }
