@@ -437,6 +437,50 @@ static void ended_container_tells_its_code(void **state)
 	pod_done(&k.pod);
 }
 
+static void change_boot(struct buf *record)
+{
+	char *boot = strstr(record->data, "boot=");
+
+	assert_non_null(boot);
+	boot[strlen("boot=")] = 'X';
+}
+
+static int find_rebooted(struct task *t, void *arg)
+{
+	struct kept *k = arg;
+	struct linux_pod *p = &k->pod;
+	struct container_info info;
+
+	TRY(recover(t, k));
+	assert_false(node.kind->sandbox_is_up(p->sandbox_handle));
+	assert_int_equal(node.kind->container_life(p->container_handle), LIFE_EXITED);
+	TRY(node.kind->container_info(p->container_handle, &info));
+	assert_int_equal(info.pid, 0);
+	assert_int_equal(info.user.uid, 1000);
+	TRY(node.kind->container_wait(t, p->container_handle, &p->exit));
+	assert_false(p->exit.is_known);
+	/* it was killed with its cgroup; here it is a child, too */
+	assert_true(waitpid(-1, NULL, 0) > 0);
+	return pod_remove(t, p);
+}
+
+/* The pids of an earlier boot may be anybody's in this one. */
+static void pids_count_in_their_boot_only(void **state)
+{
+	struct kept k = {0};
+
+	pod_init(&k.pod, "sleep 1000");
+	k.pod.container.user.user = "user";
+	ok(on_task(begin, &k));
+	linux_node_restart();
+	change_boot(&k.sandbox_record);
+	change_boot(&k.container_record);
+	ok(on_task(find_rebooted, &k));
+	buf_done(&k.sandbox_record);
+	buf_done(&k.container_record);
+	pod_done(&k.pod);
+}
+
 static int remove_half_made(struct task *t, void *arg)
 {
 	struct linux_pod *p = arg;
@@ -506,6 +550,7 @@ int main(void)
 		cmocka_unit_test(user_namespace_with_shared_pid_and_user),
 		cmocka_unit_test(userns_refusals_are_plain),
 		cmocka_unit_test(running_container_is_found_again),
+		cmocka_unit_test(pids_count_in_their_boot_only),
 		cmocka_unit_test(ended_container_tells_its_code),
 		cmocka_unit_test(half_made_things_can_be_removed),
 		cmocka_unit_test(stopped_sandbox_starts_nothing),
