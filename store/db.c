@@ -19,6 +19,10 @@
 #include "store/priv.h"
 #include "store/schema.inc"
 
+/* How long the lock of the root directory is tried for: 2 s. */
+#define LOCK_TRIES 1000
+#define LOCK_PAUSE_US 2000
+
 #define APPLICATION_ID 0x43525350 /* "CRSP" */
 #define BUSY_MS 2000
 #define CACHE_KIB 1024
@@ -252,17 +256,31 @@ static int make_root(const char *root_dir, struct error *err)
 	return 0;
 }
 
+/* What a server that was just killed still has open is closed only when the last process that
+ * shares its descriptors has ended. */
+static int take_lock(int fd, struct flock *lock)
+{
+	for (int i = 0; fcntl(fd, F_SETLK, lock) < 0; i++) {
+		if ((errno != EACCES && errno != EAGAIN) || i == LOCK_TRIES)
+			return -errno;
+		usleep(LOCK_PAUSE_US);
+	}
+	return 0;
+}
+
 static int lock_root(const char *root_dir, int *ret_fd, struct error *err)
 {
 	cleanup_free char *path = xasprintf("%s/crisp.lock", root_dir);
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	cleanup_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int r;
 
 	if (fd < 0)
 		return error_errno(err, errno, "open %s", path);
-	if (fcntl(fd, F_SETLK, &lock) < 0) {
-		if (errno != EACCES && errno != EAGAIN)
-			return error_errno(err, errno, "lock %s", path);
+	r = take_lock(fd, &lock);
+	if (r < 0) {
+		if (r != -EACCES && r != -EAGAIN)
+			return error_errno(err, -r, "lock %s", path);
 		lock.l_pid = 0;
 		fcntl(fd, F_GETLK, &lock);
 		return error_set(err, ERR_PRECONDITION,

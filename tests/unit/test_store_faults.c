@@ -180,6 +180,21 @@ static void second_server_is_refused(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* The next one may come before the last one is quite gone. */
+static void dying_server_is_waited_for(void **state)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(store_open(l, root, NULL) ? 0 : 1);
+	usleep(100000);
+	store_close(s);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	open_store();
+}
+
 static void parents_of_the_root_are_made(void **state)
 {
 	char deep[128], path[192];
@@ -708,6 +723,7 @@ int main(void)
 		T(foreign_database_is_refused),
 		T(file_that_is_no_database_is_refused),
 		T(second_server_is_refused),
+		T(dying_server_is_waited_for),
 		T(parents_of_the_root_are_made),
 		T(migration_is_all_or_nothing),
 		T(full_disk_is_an_answer_not_an_end),
