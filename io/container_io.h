@@ -18,7 +18,7 @@
  * then the oldest is dropped and counted, and a record of the same stream says so when the log
  * works again. Or, with `blocks`, nothing is dropped: the container waits as soon as spool and pipe
  * are full, and its end until all is logged or container_io_give_up(). A position that can't be
- * committed does block: nothing is given back.
+ * committed while the log works does block: nothing is given back.
  */
 #pragma once
 

@@ -402,13 +402,14 @@ static size_t readable(const struct stream *s)
 {
 	uint64_t left = s->hole.begin - s->logged;
 
-	return s->logged < s->hole.begin && left < PUMP_TURN ? left : PUMP_TURN;
+	return s->logged < s->hole.end && left < PUMP_TURN ? left : PUMP_TURN;
 }
 
-/* At a hole of an earlier life, with at most the beginning of a line in front of it. */
-static bool skip_hole(struct stream *s)
+/* At a hole of an earlier life, with at most the beginning of a line, of so many bytes, in front of
+ * it. */
+static bool skip_hole(struct stream *s, uint64_t front)
 {
-	if (s->logged >= s->hole.end)
+	if (s->logged >= s->hole.end || s->logged + front != s->hole.begin)
 		return false;
 	pump_drop(s, s->hole.end - s->logged);
 	pump_raise_fence(s->io);
@@ -457,11 +458,11 @@ static bool flush_stream(struct stream *s)
 	if (s->partial && !run.partial)
 		task_cond_broadcast(&io->changed);
 	s->partial = run.partial;
-	if (!run.produced && !io->is_log_failing && s->logged + (uint64_t)n == s->hole.begin &&
-	    skip_hole(s))
+	if (!run.produced && !io->is_log_failing && skip_hole(s, (uint64_t)n))
 		return true;
 	return run.produced && s->logged < s->spool.end &&
-	       (n == PUMP_TURN || TURN_OUT - run.produced < CRILOG_RECORD_MAX);
+	       (n == PUMP_TURN || s->logged < s->hole.end ||
+		TURN_OUT - run.produced < CRILOG_RECORD_MAX);
 }
 
 bool pump_is_full(const struct stream *s)
@@ -497,8 +498,7 @@ static void drop_upto(struct stream *s, uint64_t offset)
 	pump_drop(s, offset - s->logged);
 }
 
-/* The log fails, and may even wait for a commit that fails: the oldest goes before the container
- * has to wait. */
+/* The oldest goes before the container has to wait. */
 static void drop_overflow(struct container_io *io)
 {
 	bool has_dropped = false;
@@ -515,6 +515,13 @@ static void drop_overflow(struct container_io *io)
 	}
 	if (has_dropped)
 		pump_raise_fence(io);
+}
+
+/* The log fails, or waits for a commit that does. */
+static bool must_drop(const struct container_io *io)
+{
+	return io->log_path && !io->blocks && !pump_may_write(io) &&
+	       (io->retry_delay || io->commit_delay);
 }
 
 /* Without a log: nothing is kept, and a next life begins at the spool's end. */
@@ -564,7 +571,7 @@ void pump_flush(struct container_io *io)
 	for (int i = 0; i < 2; i++)
 		has_more |= flush_stream(&io->stream[i]);
 	/* after the attempt: a spool that is full already wakes nobody again */
-	if (io->log_path && io->retry_delay && !pump_may_write(io) && !io->blocks)
+	if (must_drop(io))
 		drop_overflow(io);
 	schedule_commit(io);
 	for (int i = 0; i < 2; i++)

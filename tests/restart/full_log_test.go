@@ -172,7 +172,8 @@ func TestFullLogDrops(t *testing.T) {
 }
 
 // TestFullDiskDoesNotBlock: where the log and the server's own database are on the same full disk, no
-// position can be committed either; the container goes on, and what was dropped is counted all the same.
+// position can be committed either; the container goes on, and what was dropped is counted all the same,
+// also over kills.
 func TestFullDiskDoesNotBlock(t *testing.T) {
 	disk := t.TempDir()
 	must(t, unix.Mount("test", disk, "tmpfs", 0, "size=64m"))
@@ -211,6 +212,7 @@ func TestFullDiskDoesNotBlock(t *testing.T) {
 			return nil
 		})
 		taken = s.output(t, p).Stdout.Taken
+		s.Restart(t)
 	}
 	must(t, os.Remove(filler))
 	must(t, os.WriteFile(filepath.Join(host, "over"), nil, 0o600))

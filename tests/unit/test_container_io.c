@@ -847,6 +847,8 @@ static void full_disk_that_refuses_commits_does_not_block(void **state)
 	assert_true(st.st_blocks * 512 <= 160 << 10);
 	rig_restart(rig);
 	say_lines(rig, 400, 600);
+	assert_int_equal(rig->position.spool_offset[0], 0);
+	rig_restart(rig);
 	limit_files(0);
 	rig->mode = COMMIT_AT_ONCE;
 	say_lines(rig, 600, 800);
