@@ -12,7 +12,7 @@
 
 /* Objects that are worked on at the same time: enough to keep the processors busy, few enough that
  * a call gets its turn within milliseconds. */
-#define SIDE_BY_SIDE 32
+#define SIDE_BY_SIDE 16
 #define STUCK_MS 1000
 
 const struct sandboxer *node_kind(const struct node *n, const char *handler)

@@ -27,6 +27,8 @@
 
 /* What a helper without a server may take to end. */
 #define HELPER_END_MS 5000
+/* Jobs of one sandbox that hang. */
+#define LEFT_MAX 16
 
 /* What has to be looked up on disk before a container can be. */
 struct lookup_job {
@@ -34,6 +36,7 @@ struct lookup_job {
 	struct linux_container *container;
 	struct user_ids user;
 	struct device_list devices;
+	bool is_left;
 };
 
 static int64_t realtime_ns(void)
@@ -128,6 +131,30 @@ static int run_lookup(struct job *job, struct error *err)
 	return device_list_make(spec, spec->is_privileged, &j->devices, err);
 }
 
+int host_job_run(struct task *t, struct linux_sandbox *s, struct job *job, bool *is_left)
+{
+	int r;
+
+	if (s->left_count >= LEFT_MAX)
+		return error_set(&t->err, ERR_UNAVAILABLE,
+				 "sandbox %s: %u earlier calls still wait for a path of the host; "
+				 "look for a dead mount among its sources",
+				 s->spec.id, s->left_count);
+	TRY(task_check(t));
+	offload_start(t, NULL, job);
+	r = offload_wait(t, job);
+	*is_left = !job->done.is_set;
+	s->left_count += *is_left;
+	return r;
+}
+
+static void lookup_finished(struct job *job)
+{
+	struct lookup_job *j = container_of(job, struct lookup_job, job);
+
+	j->container->sandbox->left_count -= j->is_left;
+}
+
 static void free_lookup(struct job *job)
 {
 	struct lookup_job *j = container_of(job, struct lookup_job, job);
@@ -144,8 +171,9 @@ static int look_up(struct task *t, struct linux_container *c, struct device_list
 	int r;
 
 	job_init(&j->job, run_lookup, free_lookup);
+	j->job.finished = lookup_finished;
 	j->container = linux_container_ref(c);
-	r = offload(t, NULL, &j->job);
+	r = host_job_run(t, c->sandbox, &j->job, &j->is_left);
 	if (r == 0) {
 		c->user = j->user;
 		j->user = (struct user_ids){0};

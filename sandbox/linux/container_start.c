@@ -23,6 +23,7 @@ struct plan_job {
 	int stdio[3];
 	struct plan_builder plan;
 	int control;
+	bool is_left;
 };
 
 static int run_plan(struct job *job, struct error *err)
@@ -32,6 +33,13 @@ static int run_plan(struct job *job, struct error *err)
 	TRY(cgroup_join_open(kind.cgroups, j->container->cgroup, &j->join, err));
 	TRY(container_plan_build(j->container, &j->pod, &j->join, j->stdio, &j->plan, err));
 	return plan_seal(&j->plan, &j->control, err);
+}
+
+static void plan_finished(struct job *job)
+{
+	struct plan_job *j = container_of(job, struct plan_job, job);
+
+	j->container->sandbox->left_count -= j->is_left;
 }
 
 static void free_plan(struct job *job)
@@ -128,7 +136,7 @@ static int give_birth(struct task *t, struct linux_container *c, struct plan_job
 
 	TRY(get_pod_fds(t, c, &j->pod));
 	task_stage(t, "opening its mount sources");
-	TRY(offload(t, NULL, &j->job));
+	TRY(host_job_run(t, c->sandbox, &j->job, &j->is_left));
 	birth.plan = j->plan;
 	j->plan = (struct plan_builder){0};
 	birth.user_fd = j->pod.user;
@@ -148,6 +156,7 @@ static int bear(struct task *t, struct linux_container *c, const struct containe
 	int r;
 
 	job_init(&j->job, run_plan, free_plan);
+	j->job.finished = plan_finished;
 	j->container = linux_container_ref(c);
 	j->pod = POD_FDS_NONE;
 	j->join = CGROUP_JOIN_NONE;

@@ -53,7 +53,8 @@ struct linux_sandbox {
 	pid_t pid1_pid;
 	struct loop_watch *pid1_watch;
 	bool is_up;
-	atomic_int refs; /* the handle's, and one for each job that reads the spec */
+	unsigned left_count; /* host_job_run() */
+	atomic_int refs;     /* the handle's, and one for each job that reads the spec */
 };
 
 struct linux_container {
@@ -107,6 +108,12 @@ int held_drop(struct task *t, const char *name);
 
 /* container.c */
 
+/*
+ * Runs a job that looks at paths of the host, which may lie on a dead mount. When the wait ends
+ * before the job, that is noted in *is_left, and the job's finished() takes it off left_count.
+ * Refused when too many of the sandbox's hang already: each of them has a thread.
+ */
+int host_job_run(struct task *t, struct linux_sandbox *s, struct job *job, bool *is_left);
 struct linux_container *linux_container_ref(struct linux_container *c);
 /* Any thread. */
 void linux_container_unref(struct linux_container *c);

@@ -53,8 +53,8 @@ func (p *Pod) Run() error {
 	return nil
 }
 
-// Create is CreateContainer.
-func (p *Pod) Create(image string, command ...string) error {
+// Request is what Create asks for.
+func (p *Pod) Request(image string, command ...string) *cri.CreateContainerRequest {
 	config := &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: "main"},
 		Image:    &cri.ImageSpec{Image: image},
@@ -67,8 +67,12 @@ func (p *Pod) Create(image string, command ...string) error {
 	if p.Tune != nil {
 		p.Tune(config)
 	}
-	r, _, err := Retry(p.client.Runtime.CreateContainer, &cri.CreateContainerRequest{
-		PodSandboxId: p.ID, Config: config, SandboxConfig: p.Config})
+	return &cri.CreateContainerRequest{PodSandboxId: p.ID, Config: config, SandboxConfig: p.Config}
+}
+
+// Create is CreateContainer.
+func (p *Pod) Create(image string, command ...string) error {
+	r, _, err := Retry(p.client.Runtime.CreateContainer, p.Request(image, command...))
 	if err != nil {
 		return fmt.Errorf("CreateContainer in %s: %w", p.Config.Metadata.Name, err)
 	}

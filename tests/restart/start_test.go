@@ -233,23 +233,18 @@ func TestUninterruptibleProcess(t *testing.T) {
 	s.end(t, append(others, stuck)...)
 }
 
-// TestDeadMountHangsNobodyElse: creates whose log lies on a dead mount, starts with a mount source on it:
-// the first call of each has its deadline, the next ones are told what they wait for, twenty of them
-// don't keep other pods from anything. When the mount answers again, nothing is left.
+// TestDeadMountHangsNobodyElse: a create with a device on a dead mount, twenty starts with a mount
+// source on it: they are told what their deadline passed with, who waits for one is told, too, and other
+// pods are not kept from anything. When the mount answers again, nothing is left.
 func TestDeadMountHangsNobodyElse(t *testing.T) {
 	s := newScene(t, startKept(t, 0), cgroupParent(t))
 	mount := node.NewDeadMount(t, filepath.Join(t.TempDir(), "dead"))
 	create := s.pod("create")
 	must(t, create.Run())
-	create.Config.LogDirectory = filepath.Join(mount.Dir, "logs")
-	request := &cri.CreateContainerRequest{PodSandboxId: create.ID, SandboxConfig: create.Config, Config: &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: "main"},
-		Image:    &cri.ImageSpec{Image: node.Demo},
-		Command:  []string{"/bin/sleep", "1000"},
-		Devices:  []*cri.Device{{HostPath: filepath.Join(mount.Dir, "device"), ContainerPath: "/dev/dead", Permissions: "r"}},
-		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
-			NamespaceOptions: create.Config.Linux.SecurityContext.NamespaceOptions}},
-	}}
+	create.Tune = func(c *cri.ContainerConfig) {
+		c.Devices = []*cri.Device{{HostPath: filepath.Join(mount.Dir, "device"), ContainerPath: "/dev/dead", Permissions: "r"}}
+	}
+	request := create.Request(node.Demo, "/bin/sleep", "1000")
 	wantLate(t, "CreateContainer", within(time.Second, s.Runtime.CreateContainer, request), "is looking up its user and devices since")
 
 	var starts []*node.Pod
@@ -280,8 +275,27 @@ func TestDeadMountHangsNobodyElse(t *testing.T) {
 	wantLate(t, "StopContainer", within(time.Second, s.Runtime.StopContainer, &cri.StopContainerRequest{ContainerId: starts[0].Container}),
 		"wait for container "+starts[0].Container, "StartContainer is opening its mount sources since")
 	group.Wait()
+	s.wantBounded(t, starts[1])
 	mount.Revive()
 	s.end(t, append(starts, create, fine)...)
+}
+
+// wantBounded: of one pod only so many calls may hang, since each has a thread. One does already.
+func (s *scene) wantBounded(t *testing.T, p *node.Pod) {
+	t.Helper()
+	next, tune, number := *p, p.Tune, 0
+	next.Tune = func(c *cri.ContainerConfig) {
+		tune(c)
+		c.Metadata.Name = fmt.Sprintf("next-%d", number)
+	}
+	for ; number < 15; number++ {
+		must(t, next.Create(node.Demo, "/bin/sleep", "1000"))
+		wantLate(t, "StartContainer", within(200*time.Millisecond, s.Runtime.StartContainer, &cri.StartContainerRequest{ContainerId: next.Container}))
+	}
+	err := within(time.Second, s.Runtime.CreateContainer, next.Request(node.Demo, "/bin/sleep", "1000"))
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "16 earlier calls still wait for a path of the host") {
+		t.Errorf("one call too many: %v", err)
+	}
 }
 
 // TestCreateWaitsForItsLogDirectory: as long as a create can still make something, its pod waits for it.
@@ -290,14 +304,8 @@ func TestCreateWaitsForItsLogDirectory(t *testing.T) {
 	p, fine := s.pod("create"), s.pod("fine")
 	must(t, p.Run())
 	mount := node.NewDeadMount(t, filepath.Join(p.Config.LogDirectory, "dead"))
-	request := &cri.CreateContainerRequest{PodSandboxId: p.ID, SandboxConfig: p.Config, Config: &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: "main"},
-		Image:    &cri.ImageSpec{Image: node.Demo},
-		Command:  []string{"/bin/sleep", "1000"},
-		LogPath:  "dead/logs/main.log",
-		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
-			NamespaceOptions: p.Config.Linux.SecurityContext.NamespaceOptions}},
-	}}
+	p.Tune = func(c *cri.ContainerConfig) { c.LogPath = "dead/logs/main.log" }
+	request := p.Request(node.Demo, "/bin/sleep", "1000")
 	at := "CreateContainer is making its directories since"
 	wantLate(t, "the first CreateContainer", within(time.Second, s.Runtime.CreateContainer, request), at, "but it goes on")
 	s.wantLogged(t, 1, at, "but it goes on")
