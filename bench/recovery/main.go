@@ -230,7 +230,7 @@ func printTable(count int, lives []life) {
 		slices.Sort(values)
 		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t\n", name, values[len(values)/2], values[len(values)-1])
 	}
-	line("from kill -9 to exec of the next, ms", func(l life) float64 { return l.Killed })
+	line("from kill -9 to exec of the next (the keeper backs off), ms", func(l life) float64 { return l.Killed })
 	line("from exec to Version, ms", func(l life) float64 { return l.Version })
 	line("from exec to both Lists, ms", func(l life) float64 { return l.List })
 	line("from exec to all reconciled, ms", func(l life) float64 { return l.Reconciled })
