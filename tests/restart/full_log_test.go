@@ -194,7 +194,9 @@ func TestFullDiskDoesNotBlock(t *testing.T) {
 	p.Tune = func(c *cri.ContainerConfig) {
 		c.Mounts = []*cri.Mount{{HostPath: host, ContainerPath: "/host"}}
 	}
-	must(t, p.Up(node.Demo, "/bin/sh", "-c", strings.ReplaceAll(numbers, "/over", "/host/over")))
+	// its own root is on that disk too
+	script := strings.NewReplacer("/over", "/host/over", "/count", "/host/count").Replace(numbers)
+	must(t, p.Up(node.Demo, "/bin/sh", "-c", script))
 	filler := filepath.Join(disk, "filler")
 	file, err := os.Create(filler)
 	must(t, err)
