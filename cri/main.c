@@ -35,6 +35,9 @@
 /* As low as it goes short of being exempt. */
 #define OOM_SCORE "-999"
 
+/* Descriptors of some thousand containers; 128 KiB of kernel memory. */
+#define FD_TABLE_SIZE 16384
+
 /* A directory that holds one for each object, and its descriptor. */
 static int make_dir(const char *parent, const char *name, int *ret_fd, struct error *err)
 {
@@ -178,6 +181,20 @@ static void raise_fd_limit(void)
 	}
 }
 
+/* The kernel lets a process with threads wait while it makes the table of descriptors larger, 10 ms
+ * and more (synchronize_rcu), and here that would be the loop: so it is large before there are any.
+ */
+static void widen_fd_table(void)
+{
+	struct rlimit limit = {.rlim_cur = FD_TABLE_SIZE};
+	int last = FD_TABLE_SIZE - 1;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (limit.rlim_cur < FD_TABLE_SIZE)
+		last = (int)limit.rlim_cur - 1;
+	close_fd(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, last));
+}
+
 /* Nobody else can do for the node what we do; the keeper, which becomes the parent of this one, is
  * told by the same function. 0 or -errno. */
 static int escape_oom_killer(void)
@@ -197,6 +214,7 @@ static int run(const struct config *config, struct error *err)
 	signal(SIGPIPE, SIG_IGN);
 	umask(022);
 	raise_fd_limit();
+	widen_fd_table();
 	r = escape_oom_killer();
 	if (r < 0)
 		log_warning("oom_score_adj %s is refused (%s): a node short of memory may kill "
