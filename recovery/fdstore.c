@@ -23,6 +23,7 @@
 #include "io/base/log.h"
 #include "io/base/map.h"
 #include "recovery/exit_records.h"
+#include "recovery/fd_message.h"
 
 #define FIRST_FD 3
 /* No more than a process can have descriptors. */
@@ -309,31 +310,10 @@ static void lose_keeper(struct fdstore *fs, int sys)
 		  strerror(sys));
 }
 
-/* Sends one message with fd, if it is one. -EAGAIN and the like as sendmsg(2). */
-static int send_once(struct fdstore *fs, const char *text, int fd)
-{
-	union {
-		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec iov = {.iov_base = (char *)text, .iov_len = strlen(text)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
-		message.msg_control = &control;
-		message.msg_controllen = sizeof(control.space);
-	}
-	return sendmsg(fs->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
-}
-
 static int send_message(struct task *t, struct fdstore *fs, const char *text, int fd)
 {
 	while (fdstore_has_keeper(fs)) {
-		int r = send_once(fs, text, fd);
+		int r = fd_message_send(fs->socket, text, fd, MSG_DONTWAIT);
 
 		switch (r) {
 		case 0:
@@ -425,6 +405,6 @@ int fdstore_sweep(struct task *t, struct fdstore *fs,
 
 void fdstore_notify_ready(struct fdstore *fs)
 {
-	if (fs->socket >= 0 && send_once(fs, "READY=1", -1) < 0)
+	if (fs->socket >= 0 && fd_message_send(fs->socket, "READY=1", -1, MSG_DONTWAIT) < 0)
 		log_debug("the keeper was not told that the server is ready");
 }

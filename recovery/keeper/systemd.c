@@ -3,7 +3,6 @@
  * systemd passes them at numbers that are the keeper's own. */
 #include "recovery/keeper/systemd.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "io/base/log.h"
+#include "recovery/fd_message.h"
 #include "recovery/fdstore.h"
 #include "recovery/keeper/table.h"
 
@@ -44,34 +44,13 @@ static int open_notify(void)
 	return -1;
 }
 
-/* kept: -1 for none. False when it was not sent. */
-static bool send_text(int notify, const char *text, int kept)
-{
-	union {
-		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec iov = {.iov_base = (char *)text, .iov_len = strlen(text)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (kept >= 0) {
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &kept, sizeof(int));
-		message.msg_control = &control;
-		message.msg_controllen = sizeof(control.space);
-	}
-	return sendmsg(notify, &message, MSG_NOSIGNAL) >= 0;
-}
-
 void systemd_notify_ready(void)
 {
 	int notify = open_notify();
 
 	if (notify < 0)
 		return;
-	send_text(notify, "READY=1", -1);
+	fd_message_send(notify, "READY=1", -1, 0);
 	close(notify);
 }
 
@@ -97,7 +76,7 @@ void systemd_take(void)
 		table_keep(name, KEEPER_PASSED_FD(count) + i);
 		snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
 		if (notify >= 0)
-			send_text(notify, text, -1);
+			fd_message_send(notify, text, -1, 0);
 	}
 	if (notify >= 0)
 		close(notify);
@@ -106,6 +85,7 @@ void systemd_take(void)
 static bool give_one(int notify, const char *name, int fd, size_t *used)
 {
 	char text[64 + FDSTORE_NAME_MAX];
+	int r;
 
 	*used += strlen(name) + 1;
 	if (*used > FDSTORE_SYSTEMD_NAMES) {
@@ -114,10 +94,10 @@ static bool give_one(int notify, const char *name, int fd, size_t *used)
 		return false;
 	}
 	snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
-	if (send_text(notify, text, fd))
-		return true;
-	log_error("keeper: give a descriptor to systemd: %s", strerror(errno));
-	return false;
+	r = fd_message_send(notify, text, fd, 0);
+	if (r < 0)
+		log_error("keeper: give a descriptor to systemd: %s", strerror(-r));
+	return r == 0;
 }
 
 void systemd_give(int exits_fd)
