@@ -92,9 +92,11 @@ int spool_punch(struct spool *s, uint64_t offset)
 	if (upto <= s->punched)
 		return 0;
 	r = punch(s, s->punched, upto);
-	if (r == 0)
-		s->punched = upto;
-	return r;
+	if (r < 0)
+		return r;
+	s->punched = upto;
+	FAULT(spool_given_back);
+	return 0;
 }
 
 int spool_dig(struct spool *s, uint64_t begin, uint64_t end, struct spool_hole *ret)
