@@ -182,7 +182,7 @@ int cri_container_status(struct task *t, struct call *call, const void *message)
 				 "container %.80s: there is none with this id",
 				 request->container_id);
 	container_ref(c);
-	r = object_look(t, &c->settled);
+	r = container_look(t, c);
 	if (r == 0) {
 		reply.status = reply_container_status(t->arena, c);
 		if (request->verbose) {

@@ -149,7 +149,7 @@ int cri_pod_sandbox_status(struct task *t, struct call *c, const void *message)
 				 "sandbox %.80s: there is none with this id",
 				 request->pod_sandbox_id);
 	sandbox_ref(sb);
-	if (object_look(t, &sb->settled) < 0) {
+	if (sandbox_look(t, sb) < 0) {
 		sandbox_unref(sb);
 		return -(int)t->err.code;
 	}

@@ -185,8 +185,10 @@ struct container *container_find(struct node *n, const char *id);
 int sandbox_acquire(struct task *t, struct node *n, const char *id, struct sandbox **ret);
 int container_acquire(struct task *t, struct node *n, const char *id, struct container **ret);
 /* For who only looks at an object with a reference of its own: waits a moment (200 ms) for recovery
- * to see to it; of one that takes longer, what is recorded is to be told. */
-int object_look(struct task *t, struct task_event *settled);
+ * to see to it, and to the sandbox's containers; of what takes longer, what is recorded is to be
+ * told. */
+int sandbox_look(struct task *t, struct sandbox *sb);
+int container_look(struct task *t, struct container *c);
 void sandbox_release(struct sandbox *sb);
 void container_release(struct container *c);
 struct sandbox *sandbox_ref(struct sandbox *sb);

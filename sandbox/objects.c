@@ -267,11 +267,34 @@ int container_acquire(struct task *t, struct node *n, const char *id, struct con
 	return 0;
 }
 
-int object_look(struct task *t, struct task_event *settled)
+int container_look(struct task *t, struct container *c)
 {
 	uint64_t old = task_limit_ms(t, LOOK_MS);
-	int r = task_event_wait(t, settled);
+	int r = task_event_wait(t, &c->settled);
 
+	task_restore_deadline(t, old);
+	return r == -ERR_DEADLINE ? task_check(t) : r;
+}
+
+static struct container *find_unsettled(const struct sandbox *sb)
+{
+	list_for_each(c, &sb->containers, struct container, node_in_sandbox)
+		if (!c->settled.is_set)
+			return c;
+	return NULL;
+}
+
+int sandbox_look(struct task *t, struct sandbox *sb)
+{
+	uint64_t old = task_limit_ms(t, LOOK_MS);
+	int r = task_event_wait(t, &sb->settled);
+	struct container *c;
+
+	while (r == 0 && (c = find_unsettled(sb))) {
+		container_ref(c);
+		r = task_event_wait(t, &c->settled);
+		container_unref(c);
+	}
 	task_restore_deadline(t, old);
 	return r == -ERR_DEADLINE ? task_check(t) : r;
 }
