@@ -416,6 +416,12 @@ static void count_entry(struct usage *u, const struct stat *st)
 	u->inodes++;
 }
 
+/* Somebody may be at work there: what went, or became something else, is not there. */
+static bool is_gone(int sys)
+{
+	return sys == ENOENT || sys == ENOTDIR || sys == ELOOP || sys == EXDEV;
+}
+
 static int read_usage(struct usage *u, const char *path)
 {
 	int r = fs_openat2(u->top, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
@@ -425,14 +431,17 @@ static int read_usage(struct usage *u, const char *path)
 	struct stat st;
 
 	if (r < 0)
-		return error_errno(u->err, -r, "measure %s", path);
+		return is_gone(-r) ? 0 : error_errno(u->err, -r, "measure %s", path);
 	if (!stream)
 		return error_errno(u->err, errno, "measure %s", path);
 	while ((e = readdir(stream))) {
 		if (is_dot(e->d_name))
 			continue;
-		if (fstatat(dirfd(stream), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		if (fstatat(dirfd(stream), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+			if (is_gone(errno))
+				continue;
 			return error_errno(u->err, errno, "measure %s/%s", path, e->d_name);
+		}
 		if (st.st_dev != u->dev)
 			continue;
 		count_entry(u, &st);

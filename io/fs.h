@@ -39,7 +39,7 @@ int fs_write_at(int dir, const char *name, const struct buf *content, mode_t mod
 int fs_make_dirs(const char *path, mode_t mode, struct error *err);
 
 /* The blocks (in bytes) and inodes of everything beneath the directory and itself, a hard-linked
- * file once, other file systems not entered. */
+ * file once, other file systems not entered. It may change meanwhile. */
 int fs_usage(int dir, uint64_t *ret_bytes, uint64_t *ret_inodes, struct error *err);
 
 /* Removes dir/name and all that is in it: 0 also when it was not there. Depth and number of entries

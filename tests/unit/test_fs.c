@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,6 +188,44 @@ static void test_usage(void **state)
 	assert_int_equal(fs_remove_tree_blocking(top, "u", &err), 0);
 }
 
+static atomic_bool is_measured;
+
+static void *come_and_go(void *arg)
+{
+	char name[16];
+
+	while (!is_measured) {
+		for (int i = 0; i < 200; i++) {
+			snprintf(name, sizeof(name), "busy/%d", i);
+			mkdirat(top, name, 0755);
+		}
+		for (int i = 0; i < 200; i++) {
+			snprintf(name, sizeof(name), "busy/%d", i);
+			unlinkat(top, name, AT_REMOVEDIR);
+		}
+	}
+	return NULL;
+}
+
+static void test_usage_of_what_changes(void **state)
+{
+	uint64_t bytes, inodes;
+	struct error err;
+	pthread_t thread;
+
+	assert_int_equal(mkdirat(top, "busy", 0755), 0);
+	cleanup_close int dir = openat(top, "busy", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	assert_int_equal(pthread_create(&thread, NULL, come_and_go, NULL), 0);
+	for (int i = 0; i < 300; i++) {
+		assert_int_equal(fs_usage(dir, &bytes, &inodes, &err), 0);
+		assert_in_range(inodes, 1, 201);
+	}
+	is_measured = true;
+	pthread_join(thread, NULL);
+	assert_int_equal(fs_remove_tree_blocking(top, "busy", &err), 0);
+}
+
 static void remove_task(struct task *t, void *arg)
 {
 	make_deep("task", 5);
@@ -213,7 +253,7 @@ int main(void)
 		cmocka_unit_test(test_remove_deep),    cmocka_unit_test(test_remove_wide),
 		cmocka_unit_test(test_remove_links),   cmocka_unit_test(test_open),
 		cmocka_unit_test(test_read),	       cmocka_unit_test(test_usage),
-		cmocka_unit_test(test_remove_on_task),
+		cmocka_unit_test(test_remove_on_task), cmocka_unit_test(test_usage_of_what_changes),
 	};
 
 	return RUN_GROUP(tests, setup, teardown);
