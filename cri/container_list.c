@@ -5,7 +5,6 @@
 #include "cri/translate.h"
 
 #include <string.h>
-#include <time.h>
 
 Runtime__V1__ContainerState reply_container_state(const struct container *c)
 {
@@ -20,14 +19,6 @@ Runtime__V1__ContainerState reply_container_state(const struct container *c)
 		break;
 	}
 	return RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED;
-}
-
-int64_t reply_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static bool matches(const struct container *c, const Runtime__V1__ContainerFilter *f)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cri/proto/crisp.pb-c.h"
+#include "io/base/clock.h"
 
 static void set_user(struct arena *arena, const char *user, Runtime__V1__Image *m)
 {
@@ -133,7 +134,7 @@ int cri_image_fs_info(struct task *t, struct call *c, const void *message)
 
 	image_fs_info(n->images, &bytes.value, &inodes.value, &dir);
 	id.mountpoint = text(dir);
-	usage.timestamp = reply_now();
+	usage.timestamp = realtime_ns();
 	usage.fs_id = &id;
 	usage.used_bytes = &bytes;
 	usage.inodes_used = &inodes;

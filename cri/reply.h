@@ -30,8 +30,15 @@ Runtime__V1__ContainerState reply_container_state(const struct container *c);
 /* In full; what reads it may show a container whose recovery goes on. */
 Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena,
 						     const struct container *c);
-/* Realtime ns. */
-int64_t reply_now(void);
+
+/* Figures; what isn't known isn't there. */
+Runtime__V1__UInt64Value *reply_value(struct arena *arena, uint64_t figure);
+Runtime__V1__CpuUsage *reply_cpu_usage(struct arena *arena, const struct usage *u,
+				       uint64_t nano_cores);
+Runtime__V1__MemoryUsage *reply_memory_usage(struct arena *arena, const struct usage *u);
+Runtime__V1__IoUsage *reply_io_usage(struct arena *arena, const struct usage *u);
+Runtime__V1__ContainerStats *reply_container_stats(struct arena *arena, const struct container *c,
+						   const struct container_stats *stats);
 
 /* What protobuf-c makes of an entry of any map<string, string>. */
 struct reply_map_entry {

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "io/base/clock.h"
+
 Runtime__V1__PodSandboxState reply_sandbox_state(const struct sandbox *sb)
 {
 	return sb->state == SANDBOX_READY ? RUNTIME__V1__POD_SANDBOX_STATE__SANDBOX_READY
@@ -154,7 +156,7 @@ int cri_pod_sandbox_status(struct task *t, struct call *c, const void *message)
 		return -(int)t->err.code;
 	}
 	reply.status = status_of(t->arena, sb);
-	reply.timestamp = reply_now();
+	reply.timestamp = realtime_ns();
 	list_for_each(k, &sb->containers, struct container, node_in_sandbox)
 		count++;
 	reply.containers_statuses =

@@ -344,6 +344,14 @@ static void resources_of(struct arena *arena, const Runtime__V1__LinuxContainerR
 				     (unsigned long long)r->hugepage_limits[i]->limit)};
 }
 
+/* One that is called after the pod, as the kubelet's are, is that pod's alone. */
+static bool is_own_parent(const char *parent, const char *uid)
+{
+	size_t length = strlen(parent), n = strlen(uid);
+
+	return n && length > n && strcmp(parent + length - n, uid) == 0;
+}
+
 static int sandbox_spec(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,
 			struct error *err)
 {
@@ -359,6 +367,8 @@ static int sandbox_spec(struct arena *arena, const struct sandbox *sb, struct sa
 	ret->pid = ns ? ns_mode_of(ns->pid) : NS_POD;
 	ret->shm_size = SHM_SIZE;
 	ret->cgroup_parent = parent;
+	ret->has_own_parent =
+		parent && config->metadata && is_own_parent(parent, config->metadata->uid);
 	if (user && user->mode == NS_NAME(POD)) {
 		ret->has_userns = true;
 		ret->uids = id_maps(arena, user->uids, user->n_uids);

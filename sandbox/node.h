@@ -26,6 +26,7 @@
 
 struct store;
 struct fdstore;
+struct job;
 struct node;
 
 #define ID_SIZE 65 /* 64 hex digits and NUL */
@@ -61,6 +62,7 @@ struct sandbox {
 	struct task_mutex queue;
 	struct task_event settled; /* recovery has looked at it */
 	struct list containers;	   /* struct container, node_in_sandbox */
+	struct cpu_rate cpu_rate;
 	bool is_removed;
 	int refs;
 };
@@ -91,8 +93,12 @@ struct container {
 	struct task_event exited; /* set once it is EXITED and that is durable */
 	struct io_position position;
 	bool has_position;
-	bool is_damaged; /* its row was: all that it can is end and be removed */
-	bool is_partial; /* the same, since its image is damaged or gone */
+	struct cpu_rate cpu_rate;
+	struct layer_usage layer; /* as last measured */
+	int64_t layer_cost;	  /* what that took, ns */
+	struct job *layer_job;	  /* that measures it now, or NULL */
+	bool is_damaged;	  /* its row was: all that it can is end and be removed */
+	bool is_partial;	  /* the same, since its image is damaged or gone */
 	bool is_removed;
 	int refs;
 };
@@ -251,6 +257,36 @@ struct container_output {
 };
 
 struct container_output container_output(const struct container *c);
+
+struct container_stats {
+	struct usage usage;	  /* nothing is known of one that doesn't run */
+	uint64_t nano_cores;	  /* processor time per second; USAGE_NONE at the first look */
+	struct layer_usage layer; /* of its writable layer */
+};
+
+/*
+ * What each of them uses: the caller has references on them, and room for as many in ret. What
+ * hangs, ends or is gone meanwhile is left unknown after a second; the others don't wait for it.
+ * Fails only with the caller's own deadline or cancellation. Details are those of usage.h that
+ * take a look at each process.
+ */
+int containers_stats(struct task *t, struct container **containers, size_t count, bool has_details,
+		     struct container_stats *ret);
+
+struct sandbox_stats {
+	bool is_sum;
+	struct sandbox_usage all; /* its usage, where the kind can't tell, the containers' sum */
+	uint64_t nano_cores;
+	struct container **containers; /* references, and what each uses; in the task's arena */
+	struct container_stats *stats;
+	size_t count;
+};
+
+/* The same for sandboxes with their containers. ret is zeroed before, and given up by
+ * sandbox_stats_done() even after a failure. */
+int sandboxes_stats(struct task *t, struct sandbox **sandboxes, size_t count, bool has_details,
+		    struct sandbox_stats *ret);
+void sandbox_stats_done(struct sandbox_stats *stats);
 
 struct exec_result {
 	struct buf out, err; /* the caller frees them */

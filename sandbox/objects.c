@@ -9,21 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "io/base/alloc.h"
 #include "store/containers.h"
 #include "store/sandboxes.h"
 
 #define LOOK_MS 200
-
-int64_t realtime_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void make_id(char *id)
 {

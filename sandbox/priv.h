@@ -2,6 +2,7 @@
 /* What the files of this folder share: making, persisting and taking down objects. */
 #pragma once
 
+#include "io/base/clock.h"
 #include "io/fifo.h"
 #include "sandbox/node.h"
 #include "store/db.h"
@@ -106,5 +107,3 @@ void container_end_by_reboot(struct container *c);
 /* env->container_exited and env->sandbox_exited. */
 void node_container_exited(void *data, const char *container_id);
 void node_sandbox_exited(void *data, const char *sandbox_id);
-
-int64_t realtime_ns(void);

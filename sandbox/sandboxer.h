@@ -19,6 +19,7 @@
 #include "io/base/map.h"
 #include "io/process.h"
 #include "sandbox/spec.h"
+#include "sandbox/usage.h"
 
 struct fdstore;
 struct pins;
@@ -116,6 +117,8 @@ struct sandboxer {
 	int (*sandbox_stop)(struct task *t, void *sandbox);
 	/* Removes every trace in the world. */
 	int (*sandbox_remove)(struct task *t, void *sandbox);
+	/* What all of it uses now, as container_usage; the caller gives up ret's net. */
+	int (*sandbox_usage)(struct task *t, void *sandbox, struct sandbox_usage *ret);
 	/* Path of the pod's network namespace for display, or NULL. */
 	const char *(*sandbox_netns)(void *sandbox);
 	void (*sandbox_forget)(void *sandbox);
@@ -156,6 +159,13 @@ struct sandboxer {
 	/* The exec's main process was reaped: gives up what was kept for it. */
 	int (*container_exec_done)(struct task *t, void *container, const char *exec_id);
 	int (*container_update)(struct task *t, void *container, const struct resources *resources);
+	/*
+	 * What it uses now. Needs no queue, and callers at the same time share one look at it.
+	 * Where that hangs, an error comes at the task's deadline at the latest. ERR_NOT_FOUND: it
+	 * has ended meanwhile. Details may be there though nobody asked, or be missing.
+	 */
+	int (*container_usage)(struct task *t, void *container, bool has_details,
+			       struct usage *ret_usage);
 	/* Removes every trace in the world but the overlay's directories, which are the caller's.
 	 */
 	int (*container_remove)(struct task *t, void *container);

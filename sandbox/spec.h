@@ -53,6 +53,7 @@ struct sandbox_spec {
 	bool has_userns;
 	struct id_map_list uids, gids;
 	const char *cgroup_parent; /* "/kubepods/burstable/podX"; NULL: the kind's own */
+	bool has_own_parent;	   /* no other sandbox is in that parent */
 	struct key_value_list sysctls;
 	struct resources resources;
 	uint64_t shm_size; /* of the pod's /dev/shm */

@@ -23,6 +23,7 @@
 
 #include "io/task.h"
 #include "sandbox/spec.h"
+#include "sandbox/usage.h"
 
 /* Where a pod's group goes when no parent is asked for. */
 #define CGROUP_DEFAULT_PARENT "/crisp"
@@ -136,16 +137,10 @@ int cgroup_procs(struct task *t, struct cgroups *cg, const char *path, pid_t **r
  * when there is no memory controller. */
 int cgroup_oom_kills(struct cgroups *cg, const char *path, uint64_t *ret, struct error *err);
 
-/* Basic figures; UINT64_MAX where the controller is not there. */
-struct cgroup_stats {
-	uint64_t cpu_ns;
-	uint64_t memory_usage;	     /* bytes */
-	uint64_t memory_working_set; /* without inactive file pages */
-	uint64_t pids;
-};
-
-/* Any thread; reads up to four files. A group that is not there is ERR_NOT_FOUND. */
-int cgroup_stats(struct cgroups *cg, const char *path, struct cgroup_stats *ret, struct error *err);
+/* Any thread. What the kernel has no controller or file for stays USAGE_NONE. A group that is not
+ * there is ERR_NOT_FOUND. Details: the descriptors of all processes are counted. */
+int cgroup_usage(struct cgroups *cg, const char *path, bool has_details, struct usage *ret,
+		 struct error *err);
 
 /* The weight (1…10000) of v2 for shares (2…262144) of v1: 2 → 1, 1024 → 100, 262144 → 10000, the
  * curve that runtimes agreed on (runc 1.3.2, crun 1.23) and that the kubelet expects to read back.

@@ -61,7 +61,7 @@ int cgroup_write(int dir, const char *file, const char *value)
 	return 0;
 }
 
-static int read_whole(int dir, const char *file, struct buf *ret)
+int cgroup_read_all(int dir, const char *file, struct buf *ret)
 {
 	cleanup_close int fd = openat(dir, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	ssize_t n;
@@ -74,6 +74,8 @@ static int read_whole(int dir, const char *file, struct buf *ret)
 			return -errno;
 		ret->length += (size_t)n;
 	} while (n > 0);
+	/* reserved above */
+	ret->data[ret->length] = '\0';
 	return 0;
 }
 
@@ -83,9 +85,8 @@ uint64_t cgroup_read_key(int dir, const char *file, const char *key)
 	size_t length = strlen(key);
 	char *rest = NULL;
 
-	if (read_whole(dir, file, &text) < 0)
+	if (cgroup_read_all(dir, file, &text) < 0)
 		return UINT64_MAX;
-	buf_append(&text, "", 1);
 	for (char *line = strtok_r(text.data, "\n", &rest); line;
 	     line = strtok_r(NULL, "\n", &rest))
 		if (strncmp(line, key, length) == 0 && line[length] == ' ')
@@ -242,14 +243,13 @@ void pid_list_add(struct pid_list *list, pid_t pid)
 int pid_list_read(int dir, struct pid_list *list)
 {
 	__attribute__((cleanup(buf_done))) struct buf text = {0};
-	int r = read_whole(dir, "cgroup.procs", &text);
+	int r = cgroup_read_all(dir, "cgroup.procs", &text);
 
 	/* removed meanwhile; or threaded: then its processes are listed further up */
 	if (r == -ENOENT || r == -ENODEV || r == -EOPNOTSUPP)
 		return 0;
-	if (r < 0 || !text.length)
+	if (r < 0)
 		return r;
-	buf_append(&text, "", 1);
 	for (char *at = text.data, *end; *at; at = end + (*end == '\n')) {
 		long pid = strtol(at, &end, 10);
 

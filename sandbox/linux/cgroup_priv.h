@@ -87,6 +87,8 @@ int cgroup_open(const struct hierarchy *h, const char *path);
 /* Whole value, cut to size, without the final newline. Returns its length or a negative errno. */
 ssize_t cgroup_read(int dir, const char *file, char *value, size_t size);
 int cgroup_write(int dir, const char *file, const char *value);
+/* Appends all of it; a string then. */
+int cgroup_read_all(int dir, const char *file, struct buf *ret);
 /* Of "key value" lines, the value of key; UINT64_MAX when there is none. */
 uint64_t cgroup_read_key(int dir, const char *file, const char *key);
 

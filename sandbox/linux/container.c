@@ -11,11 +11,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/clock.h"
 #include "recovery/exit_status.h"
 #include "sandbox/linux/init/protocol.h"
 #include "sandbox/linux/kind.h"
@@ -38,14 +38,6 @@ struct lookup_job {
 	struct device_list devices;
 	bool is_left;
 };
-
-static int64_t realtime_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
 
 struct linux_container *linux_container_ref(struct linux_container *c)
 {

@@ -53,8 +53,9 @@ struct linux_sandbox {
 	pid_t pid1_pid;
 	struct loop_watch *pid1_watch;
 	bool is_up;
-	unsigned left_count; /* host_job_run() */
-	atomic_int refs;     /* the handle's, and one for each job that reads the spec */
+	unsigned left_count;	 /* host_job_run() */
+	struct reading *reading; /* usage.c: the one that is under way, or NULL */
+	atomic_int refs;	 /* the handle's, and one for each job that reads the spec */
 };
 
 struct linux_container {
@@ -74,6 +75,7 @@ struct linux_container {
 	bool has_run; /* its program was executed; recorded late, false if the server died before */
 	bool has_exit;
 	struct container_exit exit;
+	struct reading *reading; /* usage.c: the one that is under way, or NULL */
 	atomic_int refs;
 };
 
@@ -148,6 +150,12 @@ int linux_container_exec(struct task *t, void *container, const struct exec_spec
 			 struct exec_process *ret_process);
 int linux_container_exec_kill(struct task *t, void *container, const char *exec_id);
 int linux_container_exec_done(struct task *t, void *container, const char *exec_id);
+
+/* usage.c */
+
+int linux_container_usage(struct task *t, void *container, bool has_details,
+			  struct usage *ret_usage);
+int linux_sandbox_usage(struct task *t, void *sandbox, struct sandbox_usage *ret);
 
 /* container_plan.c */
 

@@ -230,6 +230,21 @@ static int set_up_inside(const struct sandbox_spec *spec, const struct ns_set *s
 	return r;
 }
 
+int ns_read_inside(int net, const char *path, size_t max, struct buf *ret, struct error *err)
+{
+	cleanup_close int own = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	int r;
+
+	if (own < 0)
+		return error_errno(err, errno, "open the server's own network namespace");
+	if (setns(net, CLONE_NEWNET) < 0)
+		return error_errno(err, errno, "enter a network namespace");
+	r = fs_read_file(path, max, ret, err);
+	if (setns(own, CLONE_NEWNET) < 0)
+		abort();
+	return r;
+}
+
 static int open_set(const struct holder *h, int flags, struct ns_set *set, struct error *err)
 {
 	if (flags & CLONE_NEWUSER)

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "io/base/buf.h"
 #include "io/base/error.h"
 #include "sandbox/spec.h"
 
@@ -23,6 +24,8 @@ struct ns_set {
  */
 int ns_make(const struct sandbox_spec *spec, struct ns_set *ret, struct error *err);
 void ns_set_done(struct ns_set *set);
+/* Appends a file of at most max bytes, as a thread in that network namespace sees it. */
+int ns_read_inside(int net, const char *path, size_t max, struct buf *ret, struct error *err);
 /* A user namespace with these maps, for id-mapped mounts. */
 int ns_make_user(const struct id_map_list *uids, const struct id_map_list *gids, int *ret_fd,
 		 struct error *err);

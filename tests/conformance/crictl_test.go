@@ -108,7 +108,7 @@ func TestCrictl(t *testing.T) {
 			before = w.Look(t, w.ids...)
 		}},
 		{"runp", runp}, {"pods", pods}, {"inspectp", inspectp},
-		{"create", create}, {"start", start}, {"ps", ps}, {"exec", execSync}, {"inspect", inspect},
+		{"create", create}, {"start", start}, {"ps", ps}, {"exec", execSync}, {"inspect", inspect}, {"stats", stats}, {"metrics", metrics},
 		{"logs_follow", logsFollow}, {"log_file", logFile}, {"exited", exited},
 		{"stop", stop}, {"rm", rm}, {"stopp", stopp}, {"rmp", rmp},
 		{"shared_pid", sharedPid}, {"host_network", hostNetwork}, {"errors", wrongIDs}, {"rmi", rmi},
@@ -262,6 +262,30 @@ func inspect(t *testing.T, w *walk) {
 	if container.at("info").any == nil {
 		t.Errorf("no verbose info in %s", container)
 	}
+}
+
+// stats are looked at twice, so that there is a rate.
+func stats(t *testing.T, w *walk) {
+	container := w.object(t, "stats", "-o", "json", "--id", w.container)
+	container.expect(t, map[string]string{"stats.0.attributes.id": w.container, "stats.1": "null"})
+	if used := container.at("stats.0.memory.workingSetBytes.value").String(); used == "0" || used == "null" {
+		t.Errorf("no memory is used: %s", container)
+	}
+	if out := w.ctl(t, "stats", "--label", "part=count"); !regexp.MustCompile(`(?m)^` + w.container[:13] + ` +count +`).MatchString(out) {
+		t.Errorf("stats has no line of the container: %q", out)
+	}
+	pod := w.object(t, "statsp", "-o", "json", "--id", w.pod)
+	pod.expect(t, map[string]string{"stats.0.attributes.id": w.pod, "stats.0.linux.containers.0.attributes.id": w.container,
+		"stats.0.linux.network.defaultInterface.name": "lo", "stats.1": "null"})
+	if out := w.ctl(t, "statsp"); !regexp.MustCompile(`(?m)^web +` + w.pod[:13]).MatchString(out) {
+		t.Errorf("statsp has no line of the pod: %q", out)
+	}
+}
+
+func metrics(t *testing.T, w *walk) {
+	all := w.object(t, "metricsp")
+	all.expect(t, map[string]string{"podMetrics.0.podSandboxId": w.pod,
+		"podMetrics.0.containerMetrics.0.containerId": w.container, "podMetrics.1": "null"})
 }
 
 // logsFollow reads what is there, then what comes, until the container ends.

@@ -616,7 +616,7 @@ static void missing_groups_are_empty(void **state)
 static void an_oom_kill_is_counted(void **state)
 {
 	struct resources r = {.memory_limit = 16 * MIB, .memory_swap_limit = 16 * MIB};
-	struct cgroup_stats stats;
+	struct usage usage;
 	struct error err = {0};
 	uint64_t n = 99;
 
@@ -628,11 +628,13 @@ static void an_oom_kill_is_counted(void **state)
 	assert_int_equal(WTERMSIG(reap(start_in(sub("oom"), eat_memory))), SIGKILL);
 	assert_int_equal(cgroup_oom_kills(cg, sub("oom"), &n, &err), 0);
 	assert_int_equal(n, 1);
-	assert_int_equal(cgroup_stats(cg, sub("oom"), &stats, &err), 0);
-	assert_true(stats.cpu_ns > 0 && stats.cpu_ns != UINT64_MAX);
-	assert_true(stats.memory_working_set <= stats.memory_usage);
-	assert_int_equal(stats.pids, 0);
-	assert_int_equal(cgroup_stats(cg, sub("none"), &stats, &err), -ERR_NOT_FOUND);
+	assert_int_equal(cgroup_usage(cg, sub("oom"), false, &usage, &err), 0);
+	assert_true(usage.figures[USAGE_CPU] > 0 && usage.figures[USAGE_CPU] != USAGE_NONE);
+	assert_true(usage_working_set(&usage) <= usage.figures[USAGE_MEMORY]);
+	assert_int_equal(usage.figures[USAGE_MEMORY_LIMIT], 16 * MIB);
+	assert_int_equal(usage.figures[USAGE_OOM_KILLS], 1);
+	assert_int_equal(usage.figures[USAGE_PROCESSES], 0);
+	assert_int_equal(cgroup_usage(cg, sub("none"), false, &usage, &err), -ERR_NOT_FOUND);
 }
 
 /* A frozen parent keeps what is killed from dying, like a hung device would. */

@@ -276,6 +276,30 @@ static void a_pod_without_anything_shares_its_pid_namespace(void **state)
 	assert_int_equal(translate_check_sandbox(&g->pod_config, &g->err), -ERR_INVALID);
 }
 
+static void a_parent_called_after_the_pod_is_its_own(void **state)
+{
+	static const struct {
+		const char *parent, *uid;
+		bool is_own;
+	} all[] = {{"/kubepods/burstable/pod1-2-3", "1-2-3", true},
+		   {"/kubepods/burstable/pod1-2-3", "1-2", false},
+		   {"/kubepods/1-2-3/pod", "1-2-3", false},
+		   {"/kubepods/burstable", "", false},
+		   {"", "1-2-3", false},
+		   {"/a", "/longer/a", false}};
+	struct ground *g = *state;
+	Runtime__V1__LinuxPodSandboxConfig l = RUNTIME__V1__LINUX_POD_SANDBOX_CONFIG__INIT;
+
+	g->pod_config.linux = &l;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		l.cgroup_parent = (char *)all[i].parent;
+		g->pod_name.uid = (char *)all[i].uid;
+		assert_int_equal(cri_front_end.sandbox_spec(g->arena, &g->sb, &g->pod, &g->err), 0);
+		assert_int_equal(g->pod.has_own_parent, all[i].is_own);
+	}
+	g->pod_config.linux = NULL;
+}
+
 static void map_order_does_not_make_another_configuration(void **state)
 {
 	struct ground *g = *state;
@@ -327,6 +351,7 @@ int main(void)
 		TEST(mounts_are_checked_and_hide_the_pods_files),
 		TEST(what_cant_be_done_is_refused_by_name),
 		TEST(a_pod_without_anything_shares_its_pid_namespace),
+		TEST(a_parent_called_after_the_pod_is_its_own),
 		TEST(map_order_does_not_make_another_configuration),
 		TEST(signals_by_every_name),
 	};

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Figures as the CRI has them. */
+#include "cri/reply.h"
+#include "cri/translate.h"
+
+Runtime__V1__UInt64Value *reply_value(struct arena *arena, uint64_t figure)
+{
+	Runtime__V1__UInt64Value *v;
+
+	if (figure == USAGE_NONE)
+		return NULL;
+	v = REPLY(arena, Runtime__V1__UInt64Value, RUNTIME__V1__UINT64_VALUE__INIT);
+	v->value = figure;
+	return v;
+}
+
+static Runtime__V1__PsiData *psi_data(struct arena *arena, const struct pressure *p)
+{
+	Runtime__V1__PsiData *d = REPLY(arena, Runtime__V1__PsiData, RUNTIME__V1__PSI_DATA__INIT);
+
+	d->total = p->total;
+	d->avg10 = p->average[0];
+	d->avg60 = p->average[1];
+	d->avg300 = p->average[2];
+	return d;
+}
+
+static Runtime__V1__PsiStats *psi_of(struct arena *arena, const struct pressures *p)
+{
+	Runtime__V1__PsiStats *s;
+
+	if (!p->is_known)
+		return NULL;
+	s = REPLY(arena, Runtime__V1__PsiStats, RUNTIME__V1__PSI_STATS__INIT);
+	s->some = psi_data(arena, &p->some);
+	s->full = psi_data(arena, &p->full);
+	return s;
+}
+
+Runtime__V1__CpuUsage *reply_cpu_usage(struct arena *arena, const struct usage *u,
+				       uint64_t nano_cores)
+{
+	Runtime__V1__CpuUsage *c =
+		REPLY(arena, Runtime__V1__CpuUsage, RUNTIME__V1__CPU_USAGE__INIT);
+
+	c->timestamp = u->at;
+	c->usage_core_nano_seconds = reply_value(arena, u->figures[USAGE_CPU]);
+	c->usage_nano_cores = reply_value(arena, nano_cores);
+	c->psi = psi_of(arena, &u->cpu);
+	return c;
+}
+
+Runtime__V1__MemoryUsage *reply_memory_usage(struct arena *arena, const struct usage *u)
+{
+	Runtime__V1__MemoryUsage *m =
+		REPLY(arena, Runtime__V1__MemoryUsage, RUNTIME__V1__MEMORY_USAGE__INIT);
+	uint64_t working_set = usage_working_set(u);
+
+	m->timestamp = u->at;
+	m->working_set_bytes = reply_value(arena, working_set);
+	m->available_bytes =
+		reply_value(arena, usage_left(u->figures[USAGE_MEMORY_LIMIT], working_set));
+	m->usage_bytes = reply_value(arena, u->figures[USAGE_MEMORY]);
+	m->rss_bytes = reply_value(arena, u->figures[USAGE_MEMORY_RSS]);
+	m->page_faults = reply_value(arena, u->figures[USAGE_PAGE_FAULTS]);
+	m->major_page_faults = reply_value(arena, u->figures[USAGE_MAJOR_PAGE_FAULTS]);
+	m->psi = psi_of(arena, &u->memory);
+	return m;
+}
+
+static Runtime__V1__SwapUsage *swap_of(struct arena *arena, const struct usage *u)
+{
+	Runtime__V1__SwapUsage *s =
+		REPLY(arena, Runtime__V1__SwapUsage, RUNTIME__V1__SWAP_USAGE__INIT);
+
+	s->timestamp = u->at;
+	s->swap_usage_bytes = reply_value(arena, u->figures[USAGE_SWAP]);
+	s->swap_available_bytes = reply_value(
+		arena, usage_left(u->figures[USAGE_SWAP_LIMIT], u->figures[USAGE_SWAP]));
+	return s;
+}
+
+Runtime__V1__IoUsage *reply_io_usage(struct arena *arena, const struct usage *u)
+{
+	Runtime__V1__IoUsage *io = REPLY(arena, Runtime__V1__IoUsage, RUNTIME__V1__IO_USAGE__INIT);
+
+	io->timestamp = u->at;
+	io->psi = psi_of(arena, &u->io);
+	return io;
+}
+
+static Runtime__V1__FilesystemUsage *layer_of(struct arena *arena, const struct container *c,
+					      const struct layer_usage *layer)
+{
+	Runtime__V1__FilesystemUsage *f =
+		REPLY(arena, Runtime__V1__FilesystemUsage, RUNTIME__V1__FILESYSTEM_USAGE__INIT);
+	uint64_t bytes, inodes;
+	const char *dir;
+
+	/* the file system that ImageFsInfo tells of */
+	image_fs_info(c->node->images, &bytes, &inodes, &dir);
+	f->timestamp = layer->at;
+	f->fs_id = REPLY(arena, Runtime__V1__FilesystemIdentifier,
+			 RUNTIME__V1__FILESYSTEM_IDENTIFIER__INIT);
+	f->fs_id->mountpoint = text(dir);
+	f->used_bytes = reply_value(arena, layer->bytes);
+	f->inodes_used = reply_value(arena, layer->inodes);
+	return f;
+}
+
+static Runtime__V1__ContainerAttributes *attributes_of(struct arena *arena,
+						       const struct container *c)
+{
+	const Runtime__V1__ContainerConfig *config = container_config(c);
+	Runtime__V1__ContainerAttributes *a = REPLY(arena, Runtime__V1__ContainerAttributes,
+						    RUNTIME__V1__CONTAINER_ATTRIBUTES__INIT);
+
+	a->id = (char *)c->id;
+	a->metadata = config->metadata;
+	a->labels = (Runtime__V1__ContainerAttributes__LabelsEntry **)config->labels;
+	a->n_labels = config->n_labels;
+	a->annotations = (Runtime__V1__ContainerAttributes__AnnotationsEntry **)config->annotations;
+	a->n_annotations = config->n_annotations;
+	return a;
+}
+
+Runtime__V1__ContainerStats *reply_container_stats(struct arena *arena, const struct container *c,
+						   const struct container_stats *stats)
+{
+	Runtime__V1__ContainerStats *s =
+		REPLY(arena, Runtime__V1__ContainerStats, RUNTIME__V1__CONTAINER_STATS__INIT);
+	const struct usage *u = &stats->usage;
+
+	s->attributes = attributes_of(arena, c);
+	if (stats->layer.at)
+		s->writable_layer = layer_of(arena, c, &stats->layer);
+	if (!u->at)
+		return s;
+	s->cpu = reply_cpu_usage(arena, u, stats->nano_cores);
+	s->memory = reply_memory_usage(arena, u);
+	s->swap = swap_of(arena, u);
+	s->io = reply_io_usage(arena, u);
+	return s;
+}
