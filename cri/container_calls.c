@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CreateContainer, StartContainer, StopContainer, RemoveContainer, ReopenContainerLog, ExecSync. */
+/* CreateContainer, StartContainer, StopContainer, RemoveContainer, UpdateContainerResources,
+ * ReopenContainerLog, ExecSync. */
 #include "cri/canonical.h"
 #include "cri/methods.h"
 #include "cri/reply.h"
@@ -87,6 +88,21 @@ int cri_remove_container(struct task *t, struct call *c, const void *message)
 	Runtime__V1__RemoveContainerResponse reply = RUNTIME__V1__REMOVE_CONTAINER_RESPONSE__INIT;
 
 	TRY(container_remove(t, call_data(c), request->container_id));
+	return call_reply(t, c, &reply.base);
+}
+
+int cri_update_container_resources(struct task *t, struct call *c, const void *message)
+{
+	const Runtime__V1__UpdateContainerResourcesRequest *request = message;
+	Runtime__V1__UpdateContainerResourcesResponse reply =
+		RUNTIME__V1__UPDATE_CONTAINER_RESOURCES_RESPONSE__INIT;
+
+	if (request->windows)
+		return error_set(&t->err, ERR_INVALID, "windows: this node runs Linux");
+	if (!request->linux)
+		return error_set(&t->err, ERR_INVALID, "linux: missing, so nothing is to change");
+	TRY(translate_check_resources("linux", request->linux, &t->err));
+	TRY(container_update(t, call_data(c), request->container_id, request->linux));
 	return call_reply(t, c, &reply.base);
 }
 

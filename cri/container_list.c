@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ListContainers, ContainerStatus. */
+/* ListContainers, StreamContainers, ContainerStatus. */
 #include "cri/methods.h"
 #include "cri/reply.h"
 #include "cri/translate.h"
@@ -71,6 +71,26 @@ int cri_list_containers(struct task *t, struct call *call, const void *message)
 	return call_reply(t, call, &reply.base);
 }
 
+static ProtobufCMessage *streamed_item(struct arena *arena, struct node *n, const char *id)
+{
+	const struct container *c = map_get(&n->containers, id);
+
+	return c ? &item_of(arena, c)->base : NULL;
+}
+
+int cri_stream_containers(struct task *t, struct call *call, const void *message)
+{
+	const Runtime__V1__StreamContainersRequest *request = message;
+	struct node *n = call_data(call);
+	struct string_list ids = {arena_new_array(t->arena, const char *, n->containers.count), 0};
+
+	map_for_each(slot, &n->containers) {
+		if (matches(slot->value, request->filter))
+			ids.items[ids.count++] = arena_strdup(t->arena, slot->key);
+	}
+	return reply_stream(t, call, &ids, streamed_item);
+}
+
 /* The user that the process was started as; NULL before that. */
 static Runtime__V1__ContainerUser *user_of(struct arena *arena, const struct container *c)
 {
@@ -91,15 +111,15 @@ static Runtime__V1__ContainerUser *user_of(struct arena *arena, const struct con
 	return user;
 }
 
-static Runtime__V1__ContainerResources *resources_of(struct arena *arena,
-						     const Runtime__V1__ContainerConfig *config)
+static Runtime__V1__ContainerResources *resources_of(struct arena *arena, const struct container *c)
 {
+	const void *held = translate_resources_of(c);
 	Runtime__V1__ContainerResources *r;
 
-	if (!config->linux || !config->linux->resources)
+	if (!held)
 		return NULL;
 	r = REPLY(arena, Runtime__V1__ContainerResources, RUNTIME__V1__CONTAINER_RESOURCES__INIT);
-	r->linux = config->linux->resources;
+	r->linux = (Runtime__V1__LinuxContainerResources *)held;
 	return r;
 }
 
@@ -128,7 +148,7 @@ Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena, const 
 	s->mounts = config->mounts;
 	s->n_mounts = config->n_mounts;
 	s->log_path = text(c->log_path);
-	s->resources = resources_of(arena, config);
+	s->resources = resources_of(arena, c);
 	s->user = user_of(arena, c);
 	s->stop_signal = translate_signal_back(c->stop_signal);
 	return s;

@@ -409,27 +409,40 @@ struct call *grpc_call_begin(struct grpc_server *s, void *stream, const struct g
 	return c;
 }
 
-/* Appends the message to the queue, length-prefixed. */
-static int enqueue(struct task *t, struct call *c, const ProtobufCMessage *m)
+/* Room behind the queue for a message of that length, which enter() makes a part of it. */
+static int reserve(struct task *t, struct call *c, size_t length, uint8_t **ret)
 {
-	size_t length = protobuf_c_message_get_packed_size(m);
-	struct error err = {0};
-	uint8_t *to;
-
-	if (m->descriptor != c->method->response)
-		return error_set(&t->err, ERR_INTERNAL, "the method %s replies with %s, not %s",
-				 c->method->path, c->method->response->name, m->descriptor->name);
 	if (length > GRPC_REPLY_MAX)
 		return error_set(&t->err, ERR_EXHAUSTED,
 				 "the reply of %zu bytes is larger than the limit of %u", length,
 				 GRPC_REPLY_MAX);
-	to = (uint8_t *)buf_reserve(&c->queued, GRPC_PREFIX_SIZE + length);
-	grpc_prefix_write(to, length);
-	protobuf_c_message_pack(m, to + GRPC_PREFIX_SIZE);
-	if (grpc_check_strings(m->descriptor, to + GRPC_PREFIX_SIZE, length, &err) < 0)
+	*ret = (uint8_t *)buf_reserve(&c->queued, GRPC_PREFIX_SIZE + length) + GRPC_PREFIX_SIZE;
+	return 0;
+}
+
+static int enter(struct task *t, struct call *c, uint8_t *message, size_t length)
+{
+	struct error err = {0};
+
+	if (grpc_check_strings(c->method->response, message, length, &err) < 0)
 		return error_set(&t->err, ERR_INTERNAL, "the reply can't be sent: %s", err.text);
+	grpc_prefix_write(message - GRPC_PREFIX_SIZE, length);
 	c->queued.length += GRPC_PREFIX_SIZE + length;
 	return 0;
+}
+
+/* Appends the message to the queue, length-prefixed. */
+static int enqueue(struct task *t, struct call *c, const ProtobufCMessage *m)
+{
+	size_t length = protobuf_c_message_get_packed_size(m);
+	uint8_t *to = NULL;
+
+	if (m->descriptor != c->method->response)
+		return error_set(&t->err, ERR_INTERNAL, "the method %s replies with %s, not %s",
+				 c->method->path, c->method->response->name, m->descriptor->name);
+	TRY(reserve(t, c, length, &to));
+	protobuf_c_message_pack(m, to);
+	return enter(t, c, to, length);
 }
 
 int call_reply(struct task *t, struct call *c, const ProtobufCMessage *response)
@@ -442,7 +455,8 @@ int call_reply(struct task *t, struct call *c, const ProtobufCMessage *response)
 	return c->stream && !c->is_finished ? enqueue(t, c, response) : 0;
 }
 
-int call_send(struct task *t, struct call *c, const ProtobufCMessage *message)
+/* Waits until there is room for one more. */
+static int wait_for_room(struct task *t, struct call *c)
 {
 	if (!c->method->is_streaming)
 		return error_set(&t->err, ERR_INTERNAL, "the method %s is not a streaming one",
@@ -452,7 +466,25 @@ int call_send(struct task *t, struct call *c, const ProtobufCMessage *message)
 	if (!c->stream)
 		return error_set(&t->err, ERR_CANCELLED, "%s: the client went away",
 				 c->method->path);
+	return 0;
+}
+
+int call_send(struct task *t, struct call *c, const ProtobufCMessage *message)
+{
+	TRY(wait_for_room(t, c));
 	TRY(enqueue(t, c, message));
+	transport_send(c);
+	return 0;
+}
+
+int call_send_packed(struct task *t, struct call *c, const void *message, size_t size)
+{
+	uint8_t *to = NULL;
+
+	TRY(wait_for_room(t, c));
+	TRY(reserve(t, c, size, &to));
+	memcpy(to, message, size);
+	TRY(enter(t, c, to, size));
 	transport_send(c);
 	return 0;
 }

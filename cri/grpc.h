@@ -80,6 +80,8 @@ int call_reply(struct task *t, struct call *c, const ProtobufCMessage *response)
 /* One message of a streaming method; waits while the client's window is full. -ERR_CANCELLED when
  * the client has gone. */
 int call_send(struct task *t, struct call *c, const ProtobufCMessage *message);
+/* The same of one that is packed already. */
+int call_send_packed(struct task *t, struct call *c, const void *message, size_t size);
 
 /*
  * A listening unix socket at path, mode 0600, close-on-exec and non-blocking: missing directories

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ListImages, ImageStatus, RemoveImage, ImageFsInfo, and Import of our own API. */
+/* ListImages, StreamImages, ImageStatus, RemoveImage, ImageFsInfo, and Import of our own API. */
 #include "cri/methods.h"
 #include "cri/reply.h"
 
@@ -47,7 +47,7 @@ static Runtime__V1__Image *message_of(struct arena *arena, const struct image *i
 
 struct listing {
 	struct arena *arena;
-	Runtime__V1__ListImagesResponse *reply;
+	struct string_list ids;
 };
 
 static void count_image(const struct image *img, void *data)
@@ -59,7 +59,35 @@ static void add_image(const struct image *img, void *data)
 {
 	struct listing *l = data;
 
-	l->reply->images[l->reply->n_images++] = message_of(l->arena, img);
+	l->ids.items[l->ids.count++] = arena_strdup(l->arena, img->id);
+}
+
+/* The ids of those that a filter lets through. */
+static struct string_list ids_of(struct arena *arena, struct node *n,
+				 const Runtime__V1__ImageFilter *filter)
+{
+	const Runtime__V1__ImageSpec *wanted = filter ? filter->image : NULL;
+	struct listing l = {.arena = arena};
+	const struct image *img;
+	size_t count = 0;
+
+	image_each(n->images, count_image, &count);
+	l.ids.items = arena_new_array(arena, const char *, count + 1);
+	if (!wanted || !*wanted->image) {
+		image_each(n->images, add_image, &l);
+		return l.ids;
+	}
+	img = image_find(n->images, wanted->image);
+	if (img)
+		add_image(img, &l);
+	return l.ids;
+}
+
+static ProtobufCMessage *item_of(struct arena *arena, struct node *n, const char *id)
+{
+	const struct image *img = image_by_id(n->images, id);
+
+	return img ? &message_of(arena, img)->base : NULL;
 }
 
 int cri_list_images(struct task *t, struct call *c, const void *message)
@@ -67,21 +95,21 @@ int cri_list_images(struct task *t, struct call *c, const void *message)
 	const Runtime__V1__ListImagesRequest *request = message;
 	Runtime__V1__ListImagesResponse reply = RUNTIME__V1__LIST_IMAGES_RESPONSE__INIT;
 	struct node *n = call_data(c);
-	struct listing l = {t->arena, &reply};
-	const Runtime__V1__ImageSpec *wanted = request->filter ? request->filter->image : NULL;
-	size_t count = 0;
+	struct string_list ids = ids_of(t->arena, n, request->filter);
 
-	image_each(n->images, count_image, &count);
-	reply.images = arena_new_array(t->arena, Runtime__V1__Image *, count + 1);
-	if (!wanted || !*wanted->image) {
-		image_each(n->images, add_image, &l);
-	} else {
-		const struct image *img = image_find(n->images, wanted->image);
-
-		if (img)
-			add_image(img, &l);
-	}
+	reply.images = arena_new_array(t->arena, Runtime__V1__Image *, ids.count);
+	for (size_t i = 0; i < ids.count; i++)
+		reply.images[reply.n_images++] =
+			message_of(t->arena, image_by_id(n->images, ids.items[i]));
 	return call_reply(t, c, &reply.base);
+}
+
+int cri_stream_images(struct task *t, struct call *c, const void *message)
+{
+	const Runtime__V1__StreamImagesRequest *request = message;
+	struct string_list ids = ids_of(t->arena, call_data(c), request->filter);
+
+	return reply_stream(t, c, &ids, item_of);
 }
 
 int cri_image_status(struct task *t, struct call *c, const void *message)

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Version, Status, RuntimeConfig: what the kubelet asks of the node itself. */
+/* Version, Status, RuntimeConfig, UpdateRuntimeConfig: what the kubelet asks of the node itself. */
 #include "cri/methods.h"
 #include "cri/reply.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "recovery/fdstore.h"
 
@@ -24,6 +28,55 @@ int cri_runtime_config(struct task *t, struct call *c, const void *message)
 
 	l.cgroup_driver = RUNTIME__V1__CGROUP_DRIVER__CGROUPFS;
 	reply.linux = &l;
+	return call_reply(t, c, &reply.base);
+}
+
+/* "10.1.0.0/24" or "fd00::/64". */
+static bool is_cidr(char *text)
+{
+	char *slash = strchr(text, '/'), *end;
+	unsigned char address[16];
+	unsigned long bits;
+	int family = strchr(text, ':') ? AF_INET6 : AF_INET;
+
+	if (!slash || slash[1] < '0' || slash[1] > '9')
+		return false;
+	*slash = '\0';
+	bits = strtoul(slash + 1, &end, 10);
+	return !*end && bits <= (family == AF_INET6 ? 128 : 32) &&
+	       inet_pton(family, text, address) == 1;
+}
+
+/* One, or one of each family with a comma between them. */
+static int check_cidrs(struct task *t, const char *cidrs)
+{
+	char *next = arena_strdup(t->arena, cidrs);
+
+	while (next) {
+		char *text = strsep(&next, ",");
+
+		if (!is_cidr(text))
+			return error_set(&t->err, ERR_INVALID,
+					 "runtime_config.network_config.pod_cidr \"%.100s\": not "
+					 "addresses such as 10.1.0.0/24",
+					 cidrs);
+	}
+	return 0;
+}
+
+int cri_update_runtime_config(struct task *t, struct call *c, const void *message)
+{
+	const Runtime__V1__UpdateRuntimeConfigRequest *request = message;
+	Runtime__V1__UpdateRuntimeConfigResponse reply =
+		RUNTIME__V1__UPDATE_RUNTIME_CONFIG_RESPONSE__INIT;
+	const Runtime__V1__NetworkConfig *network =
+		request->runtime_config ? request->runtime_config->network_config : NULL;
+
+	/* an empty one is to be left out */
+	if (network && *network->pod_cidr) {
+		TRY(check_cidrs(t, network->pod_cidr));
+		TRY(node_set_pod_cidr(t, call_data(c), network->pod_cidr));
+	}
 	return call_reply(t, c, &reply.base);
 }
 
@@ -82,10 +135,11 @@ static const char *config_json(struct task *t, const struct node *n)
 	return arena_printf(
 		t->arena,
 		"{\"root\":\"%s\",\"state\":\"%s\",\"pipeSize\":%zu,\"logFull\":\"%s\","
-		"\"sandboxes\":%zu,\"containers\":%zu,\"recovering\":%zu,\"keeper\":%s}",
+		"\"sandboxes\":%zu,\"containers\":%zu,\"recovering\":%zu,\"keeper\":%s,"
+		"\"podCIDR\":\"%s\"}",
 		n->root_dir, n->state_dir, n->pipe_size, n->log_blocks ? "block" : "drop",
 		n->sandboxes.count, n->containers.count, n->unsettled,
-		fdstore_has_keeper(n->fdstore) ? "true" : "false");
+		fdstore_has_keeper(n->fdstore) ? "true" : "false", n->pod_cidr ? n->pod_cidr : "");
 }
 
 static void add_info(struct arena *arena, Runtime__V1__StatusResponse *reply, const char *key,

@@ -3,6 +3,7 @@
  * before its task suspends again. */
 #pragma once
 
+#include "cri/grpc.h"
 #include "cri/proto/cri.pb-c.h"
 #include "sandbox/node.h"
 
@@ -30,6 +31,10 @@ Runtime__V1__ContainerState reply_container_state(const struct container *c);
 /* In full; what reads it may show a container whose recovery goes on. */
 Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena,
 						     const struct container *c);
+Runtime__V1__PodSandboxStatus *reply_sandbox_status(struct arena *arena, const struct sandbox *sb);
+/* Those of all its containers. */
+Runtime__V1__ContainerStatus **
+reply_container_statuses(struct arena *arena, const struct sandbox *sb, size_t *ret_count);
 
 /* Figures; what isn't known isn't there. */
 Runtime__V1__UInt64Value *reply_value(struct arena *arena, uint64_t figure);
@@ -45,6 +50,13 @@ struct reply_map_entry {
 	ProtobufCMessage base;
 	char *key, *value;
 };
+
+/* The item of a list, or NULL when there is no such object any more. */
+typedef ProtobufCMessage *(*reply_item_fn)(struct arena *arena, struct node *n, const char *id);
+/* Sends the items of ids as a stream of lists, which takes the client's time: what goes meanwhile
+ * is left out. ids is the task's. The method's response is nothing but a list of such items. */
+int reply_stream(struct task *t, struct call *call, const struct string_list *ids,
+		 reply_item_fn item_of);
 
 /* Filters: every selector is among the labels; the id begins with what is wanted. */
 bool reply_has_labels(const void *entries, size_t count, const void *selectors,

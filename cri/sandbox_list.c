@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ListPodSandbox, PodSandboxStatus. Peculiar: entries of string maps have one layout for all
- * messages, so a configuration's labels go into replies as they are. */
+/* ListPodSandbox, StreamPodSandboxes, PodSandboxStatus. Peculiar: entries of string maps have one
+ * layout for all messages, so a configuration's labels go into replies as they are. */
 #include "cri/methods.h"
 #include "cri/reply.h"
 #include "cri/translate.h"
@@ -89,6 +89,26 @@ int cri_list_pod_sandbox(struct task *t, struct call *c, const void *message)
 	return call_reply(t, c, &reply.base);
 }
 
+static ProtobufCMessage *streamed_item(struct arena *arena, struct node *n, const char *id)
+{
+	const struct sandbox *sb = map_get(&n->sandboxes, id);
+
+	return sb ? &item_of(arena, sb)->base : NULL;
+}
+
+int cri_stream_pod_sandboxes(struct task *t, struct call *c, const void *message)
+{
+	const Runtime__V1__StreamPodSandboxesRequest *request = message;
+	struct node *n = call_data(c);
+	struct string_list ids = {arena_new_array(t->arena, const char *, n->sandboxes.count), 0};
+
+	map_for_each(slot, &n->sandboxes) {
+		if (matches(slot->value, request->filter))
+			ids.items[ids.count++] = arena_strdup(t->arena, slot->key);
+	}
+	return reply_stream(t, c, &ids, streamed_item);
+}
+
 static Runtime__V1__LinuxPodSandboxStatus *linux_of(struct arena *arena,
 						    const Runtime__V1__PodSandboxConfig *config)
 {
@@ -105,7 +125,7 @@ static Runtime__V1__LinuxPodSandboxStatus *linux_of(struct arena *arena,
 	return l;
 }
 
-static Runtime__V1__PodSandboxStatus *status_of(struct arena *arena, const struct sandbox *sb)
+Runtime__V1__PodSandboxStatus *reply_sandbox_status(struct arena *arena, const struct sandbox *sb)
 {
 	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
 	Runtime__V1__PodSandboxStatus *s =
@@ -126,6 +146,22 @@ static Runtime__V1__PodSandboxStatus *status_of(struct arena *arena, const struc
 	return s;
 }
 
+Runtime__V1__ContainerStatus **reply_container_statuses(struct arena *arena,
+							const struct sandbox *sb, size_t *ret_count)
+{
+	Runtime__V1__ContainerStatus **all;
+	size_t count = 0;
+
+	list_for_each(c, &sb->containers, struct container, node_in_sandbox)
+		count++;
+	all = arena_new_array(arena, Runtime__V1__ContainerStatus *, count);
+	*ret_count = 0;
+	list_for_each(c, &sb->containers, struct container, node_in_sandbox)
+		if (c->state != CONTAINER_CREATING)
+			all[(*ret_count)++] = reply_container_status(arena, c);
+	return all;
+}
+
 static const char *info_json(struct task *t, const struct sandbox *sb)
 {
 	const char *netns = sb->handle ? sb->kind->sandbox_netns(sb->handle) : NULL;
@@ -143,7 +179,7 @@ int cri_pod_sandbox_status(struct task *t, struct call *c, const void *message)
 		RUNTIME__V1__POD_SANDBOX_STATUS_RESPONSE__INFO_ENTRY__INIT;
 	Runtime__V1__PodSandboxStatusResponse__InfoEntry *entries = &entry;
 	struct sandbox *sb = sandbox_find(call_data(c), request->pod_sandbox_id);
-	size_t count = 0;
+	int r;
 
 	/* no queue is taken: a status must not wait for a slow stop */
 	if (!sb || !is_visible(sb))
@@ -155,23 +191,17 @@ int cri_pod_sandbox_status(struct task *t, struct call *c, const void *message)
 		sandbox_unref(sb);
 		return -(int)t->err.code;
 	}
-	reply.status = status_of(t->arena, sb);
+	reply.status = reply_sandbox_status(t->arena, sb);
 	reply.timestamp = realtime_ns();
-	list_for_each(k, &sb->containers, struct container, node_in_sandbox)
-		count++;
 	reply.containers_statuses =
-		arena_new_array(t->arena, Runtime__V1__ContainerStatus *, count);
-	list_for_each(k, &sb->containers, struct container, node_in_sandbox)
-		if (k->state != CONTAINER_CREATING)
-			reply.containers_statuses[reply.n_containers_statuses++] =
-				reply_container_status(t->arena, k);
+		reply_container_statuses(t->arena, sb, &reply.n_containers_statuses);
 	if (request->verbose) {
 		entry.key = text("info");
 		entry.value = text(info_json(t, sb));
 		reply.n_info = 1;
 		reply.info = &entries;
 	}
-	count = (size_t)call_reply(t, c, &reply.base);
+	r = call_reply(t, c, &reply.base);
 	sandbox_unref(sb);
-	return (int)count;
+	return r;
 }

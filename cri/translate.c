@@ -236,6 +236,9 @@ int translate_check_container(const ContainerConfig *config, struct error *err)
 		return refuse_field(err, "config.CDI_devices");
 	for (size_t i = 0; i < config->n_mounts; i++)
 		TRY(check_mount(config->mounts[i], err));
+	if (config->linux && config->linux->resources)
+		TRY(translate_check_resources("config.linux.resources", config->linux->resources,
+					      err));
 	return check_security(security_of(config), err);
 }
 
@@ -309,39 +312,25 @@ static void container_free(void *config)
 	runtime__v1__container_config__free_unpacked(config, NULL);
 }
 
+static void *resources_decode(const void *bytes, size_t size, struct error *err)
+{
+	void *resources = runtime__v1__linux_container_resources__unpack(NULL, size, bytes);
+
+	if (!resources)
+		error_set(err, ERR_INTERNAL, "stored LinuxContainerResources: damaged");
+	return resources;
+}
+
+static void resources_free(void *resources)
+{
+	runtime__v1__linux_container_resources__free_unpacked(resources, NULL);
+}
+
 static char *container_name(const void *config)
 {
 	const ContainerConfig *c = config;
 
 	return xasprintf("%s_%u", c->metadata->name, c->metadata->attempt);
-}
-
-static void resources_of(struct arena *arena, const Runtime__V1__LinuxContainerResources *r,
-			 struct resources *ret)
-{
-	if (!r)
-		return;
-	*ret = (struct resources){
-		.cpu_shares = r->cpu_shares > 0 ? (uint64_t)r->cpu_shares : 0,
-		.cpu_quota_us = r->cpu_quota,
-		.cpu_period_us = r->cpu_period > 0 ? (uint64_t)r->cpu_period : 0,
-		.cpuset_cpus = null_if_empty(r->cpuset_cpus),
-		.cpuset_mems = null_if_empty(r->cpuset_mems),
-		.memory_limit = r->memory_limit_in_bytes,
-		.memory_swap_limit = r->memory_swap_limit_in_bytes,
-		.oom_score_adj = r->oom_score_adj,
-		.unified.items = arena_new_array(arena, struct key_value, r->n_unified),
-		.hugepage_limits.items =
-			arena_new_array(arena, struct key_value, r->n_hugepage_limits),
-	};
-	for (size_t i = 0; i < r->n_unified; i++)
-		ret->unified.items[ret->unified.count++] =
-			(struct key_value){r->unified[i]->key, r->unified[i]->value};
-	for (size_t i = 0; i < r->n_hugepage_limits; i++)
-		ret->hugepage_limits.items[ret->hugepage_limits.count++] = (struct key_value){
-			r->hugepage_limits[i]->page_size,
-			arena_printf(arena, "%llu",
-				     (unsigned long long)r->hugepage_limits[i]->limit)};
 }
 
 /* One that is called after the pod, as the kubelet's are, is that pod's alone. */
@@ -380,7 +369,8 @@ static int sandbox_spec(struct arena *arena, const struct sandbox *sb, struct sa
 	for (size_t i = 0; i < config->linux->n_sysctls; i++)
 		ret->sysctls.items[ret->sysctls.count++] = (struct key_value){
 			config->linux->sysctls[i]->key, config->linux->sysctls[i]->value};
-	resources_of(arena, config->linux->resources, &ret->resources);
+	if (config->linux->resources)
+		translate_resources(arena, config->linux->resources, &ret->resources);
 	return 0;
 }
 
@@ -658,8 +648,8 @@ static int container_spec(struct arena *arena, const struct container *c, const 
 		ret->devices[ret->device_count++] = (struct device_spec){
 			config->devices[i]->host_path, config->devices[i]->container_path,
 			config->devices[i]->permissions};
-	if (config->linux)
-		resources_of(arena, config->linux->resources, &ret->resources);
+	if (translate_resources_of(c))
+		translate_resources(arena, translate_resources_of(c), &ret->resources);
 	return 0;
 }
 
@@ -728,4 +718,9 @@ const struct front_end cri_front_end = {
 	.container_free = container_free,
 	.container_name = container_name,
 	.container_spec = container_spec,
+	.resources_decode = resources_decode,
+	.resources_free = resources_free,
+	.resources_spec = translate_resources,
+	.resources_of = translate_resources_of,
+	.resources_merge = translate_merge_resources,
 };

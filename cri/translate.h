@@ -17,6 +17,19 @@ int translate_check_sandbox(const Runtime__V1__PodSandboxConfig *config, struct 
 char *translate_sandbox_name(const Runtime__V1__PodSandboxMetadata *m);
 int translate_check_container(const Runtime__V1__ContainerConfig *config, struct error *err);
 
+/*
+ * Limits (resources.c), void pointers being Runtime__V1__LinuxContainerResources: whether numbers
+ * can be had (field is where they are in the request), their meaning, those that hold for a
+ * container (its configuration's or its last update's, or NULL), and what comes of them by a
+ * change, in which 0 and empty mean "as before".
+ */
+int translate_check_resources(const char *field, const Runtime__V1__LinuxContainerResources *r,
+			      struct error *err);
+void translate_resources(struct arena *arena, const void *resources, struct resources *ret);
+const void *translate_resources_of(const struct container *c);
+int translate_merge_resources(struct arena *arena, const struct container *c, const void *change,
+			      struct buf *ret, struct error *err);
+
 static inline Runtime__V1__PodSandboxConfig *sandbox_config(const struct sandbox *sb)
 {
 	return sb->config;

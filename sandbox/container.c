@@ -367,7 +367,10 @@ int container_start(struct task *t, struct node *n, const char *id)
 	fifo_ends_close(&ends);
 	if (r == -ERR_DEADLINE || r == -ERR_CANCELLED)
 		return start_abandoned(t, c, r);
-	return r < 0 ? start_failed(t, c, r) : 0;
+	if (r < 0)
+		return start_failed(t, c, r);
+	node_tell(EVENT_STARTED, c->sandbox, c);
+	return 0;
 }
 
 static void describe_exit(struct container *c, const struct container_exit *e)
@@ -553,6 +556,8 @@ int container_adopt(struct task *t, struct container *c, const struct buf *recor
 
 	task_stage(t, "finding its process");
 	TRY(recover_handle(t, c, record->data, record->length));
+	if (c->next_resources.length)
+		container_finish_update(t, c);
 	if (c->state != CONTAINER_RUNNING)
 		return 0;
 	task_stage(t, "opening its log");

@@ -73,6 +73,16 @@ const char *sandbox_row_damage(const struct front_end *front, const struct sandb
 	return row->name ? NULL : "it has no name";
 }
 
+static bool is_damaged_resources(const struct front_end *front, const void *bytes, size_t size)
+{
+	void *resources = front->resources_decode(bytes, size, NULL);
+
+	if (!resources)
+		return true;
+	front->resources_free(resources);
+	return false;
+}
+
 const char *container_row_damage(const struct front_end *front, const struct container_row *row,
 				 void **ret_config)
 {
@@ -80,6 +90,9 @@ const char *container_row_damage(const struct front_end *front, const struct con
 		row->config ? front->container_decode(row->config, row->config_size, NULL) : NULL;
 	if (!*ret_config)
 		return "its configuration can't be read";
+	if (is_damaged_resources(front, row->resources, row->resources_size) ||
+	    is_damaged_resources(front, row->next_resources, row->next_resources_size))
+		return "its limits can't be read";
 	if (row->state < CONTAINER_CREATING || row->state > CONTAINER_REMOVING)
 		return "its state is none";
 	return row->image_id ? NULL : "it has no image";
@@ -91,6 +104,7 @@ static struct sandbox *new_sandbox(struct node *n, const char *id, const char *n
 
 	sb->kind = node_kind(n, "");
 	sb->state = SANDBOX_NOTREADY;
+	sb->is_told = true;
 	sb->name = xstrdup(name ? name : sb->id);
 	return sb;
 }
@@ -126,6 +140,7 @@ static int load_sandbox(void *data, const struct sandbox_row *row)
 	}
 	if (damage)
 		report(n, ROW_SANDBOX, sb->id, damage, HINT_REMOVE);
+	sb->is_told = sb->state != SANDBOX_CREATING;
 	keep_record(n, sb->id, row->record, row->record_size);
 	sandbox_enter(sb);
 	sandbox_unref(sb);
@@ -179,6 +194,11 @@ static void fill_container(struct container *c, const struct container_row *row)
 	c->image_id = xstrdup(row->image_id ? row->image_id : "");
 	c->image_ref = xstrdup(row->image_ref ? row->image_ref : c->image_id);
 	buf_append(&c->config_bytes, row->config, row->config_size);
+	buf_append(&c->resources_bytes, row->resources, row->resources_size);
+	buf_append(&c->next_resources, row->next_resources, row->next_resources_size);
+	if (row->resources_size)
+		c->resources =
+			c->node->front->resources_decode(row->resources, row->resources_size, NULL);
 }
 
 static int load_container(void *data, const struct container_row *row)
@@ -209,6 +229,7 @@ static int load_container(void *data, const struct container_row *row)
 	c->name = xasprintf("%s/%s", c->sandbox->id, name);
 	if (c->state == CONTAINER_RUNNING && n->is_rebooted)
 		container_end_by_reboot(c);
+	c->is_told = c->state != CONTAINER_CREATING;
 	if (c->state == CONTAINER_EXITED)
 		task_event_set(&c->exited);
 	keep_record(n, c->id, row->record, row->record_size);
@@ -266,11 +287,15 @@ int node_load(struct node *n, struct error *err)
 {
 	struct store *s = n->store;
 
+	list_init(&n->watchers);
 	TRY(report_skipped(n, store_sandbox_each(s, load_sandbox, n, err), err));
 	TRY(report_skipped(n, store_container_each(s, load_container, n, err), err));
 	TRY(report_skipped(n, store_stream_each(s, load_position, n, err), err));
 	if (n->row_report)
 		return 0;
+	if (store_meta_get(s, META_POD_CIDR, &n->pod_cidr, err) < 0)
+		log_error("the addresses for pods are lost until the kubelet tells them again: %s",
+			  err->text);
 	exec_register(n);
 	n->reconcile = reconcile_load(n->store, err);
 	return n->reconcile ? 0 : -(int)err->code;

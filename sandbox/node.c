@@ -6,6 +6,9 @@
  */
 #include "sandbox/priv.h"
 
+#include <stdlib.h>
+
+#include "io/base/alloc.h"
 #include "io/base/fault.h"
 #include "io/base/log.h"
 #include "recovery/reconcile.h"
@@ -32,6 +35,14 @@ void node_set_env(struct node *n)
 		.sandbox_exited = node_sandbox_exited,
 		.data = n,
 	};
+}
+
+int node_set_pod_cidr(struct task *t, struct node *n, const char *cidr)
+{
+	TRY(store_meta_put(t, n->store, META_POD_CIDR, cidr));
+	free(n->pod_cidr);
+	n->pod_cidr = xstrdup(cidr);
+	return 0;
 }
 
 static int recover_container(struct task *t, struct container *c)

@@ -63,6 +63,7 @@ struct sandbox {
 	struct task_event settled; /* recovery has looked at it */
 	struct list containers;	   /* struct container, node_in_sandbox */
 	struct cpu_rate cpu_rate;
+	bool is_told; /* its creation was to be heard of, so its end will be */
 	bool is_removed;
 	int refs;
 };
@@ -76,6 +77,10 @@ struct container {
 	char *name; /* the key that must be unique among the containers of all sandboxes */
 	struct buf config_bytes;
 	void *config;
+	/* limits as the last update left them, NULL: as in config; the bytes are stored */
+	struct buf resources_bytes;
+	void *resources;
+	struct buf next_resources; /* those that an update under way shall leave; stored */
 	void *handle;
 	struct container_io *io; /* NULL when nothing is to be logged (any more) */
 	int stdin_fd;		 /* our end of its stdin, −1 */
@@ -99,6 +104,7 @@ struct container {
 	struct job *layer_job;	  /* that measures it now, or NULL */
 	bool is_damaged;	  /* its row was: all that it can is end and be removed */
 	bool is_partial;	  /* the same, since its image is damaged or gone */
+	bool is_told;		  /* as a sandbox's */
 	bool is_removed;
 	int refs;
 };
@@ -122,8 +128,31 @@ struct front_end {
 	int (*container_spec)(struct arena *arena, const struct container *c,
 			      const struct image *image, struct container_spec *ret,
 			      struct error *err);
+	/* A container's limits; the bytes are those that an update stores. */
+	void *(*resources_decode)(const void *bytes, size_t size, struct error *err);
+	void (*resources_free)(void *resources);
+	void (*resources_spec)(struct arena *arena, const void *resources, struct resources *ret);
+	/* Those that hold now, or NULL. */
+	const void *(*resources_of)(const struct container *c);
+	/* What comes of them by a change, as it was passed to container_update(). */
+	int (*resources_merge)(struct arena *arena, const struct container *c, const void *change,
+			       struct buf *ret, struct error *err);
 	/* The pod's files that its containers get to see: written to sb->dir. */
 	int (*sandbox_files)(const struct sandbox *sb, struct error *err);
+};
+
+enum node_event { EVENT_CREATED, EVENT_STARTED, EVENT_STOPPED, EVENT_DELETED };
+
+/*
+ * Who wants to hear of changes of state, from node_watch() to node_unwatch(): of each in its order,
+ * as soon as it shows in the object. A container is started once its program runs. c is NULL when
+ * it is the sandbox that changed. Neither suspends nor unwatches.
+ */
+struct node_watcher {
+	struct list node;
+	void (*changed)(void *data, enum node_event event, const struct sandbox *sb,
+			const struct container *c);
+	void *data;
 };
 
 enum row_kind { ROW_SANDBOX, ROW_CONTAINER, ROW_STREAM };
@@ -145,6 +174,7 @@ struct node {
 	struct fdstore *fdstore;
 	struct sandboxer_env env;
 	char *root_dir, *state_dir; /* absolute */
+	char *pod_cidr;		    /* addresses for pods as the kubelet told them, or NULL */
 	char *run_dir;		    /* STATE/run, in memory: what comes and goes with each object */
 	/* ROOT/containers, STATE/run/containers, STATE/run/sandboxes: a directory for each object
 	 */
@@ -160,6 +190,7 @@ struct node {
 		size_t busy; /* objects that are worked on */
 		struct task_cond changed;
 	} recovery;
+	struct list watchers; /* struct node_watcher */
 	struct map records;   /* id → struct buf: kinds' records, between load and recovery */
 	struct map strangers; /* ids of rows that this build can't use, which keep what is theirs */
 	bool is_incomplete;   /* some rows could not be read */
@@ -183,6 +214,12 @@ void node_reconcile(struct node *n);
  */
 int node_sweep(struct task *t, struct node *n, bool is_dry,
 	       void (*fn)(void *data, const char *thing), void *data);
+
+/* Durable. */
+int node_set_pod_cidr(struct task *t, struct node *n, const char *cidr);
+
+void node_watch(struct node *n, struct node_watcher *w);
+void node_unwatch(struct node_watcher *w);
 
 /* By id or unambiguous prefix, without a reference; NULL when there is none. */
 struct sandbox *sandbox_find(struct node *n, const char *id);
@@ -247,6 +284,13 @@ int container_start(struct task *t, struct node *n, const char *id);
 /* The stop signal, then after grace_ms SIGKILL for all of it. */
 int container_stop(struct task *t, struct node *n, const char *id, uint64_t grace_ms);
 int container_remove(struct task *t, struct node *n, const char *id);
+/*
+ * Changes the limits of a container that has not ended: all that change says, or nothing. change is
+ * the front end's. A value that can't be had is ERR_INVALID and names the field or the file; one
+ * that has ended is ERR_PRECONDITION. A server that dies under it leaves it whole or undone to the
+ * next one.
+ */
+int container_update(struct task *t, struct node *n, const char *id, const void *change);
 int container_reopen_log(struct task *t, struct node *n, const char *id);
 
 /* What became of a container's stdout and stderr in all its life, in bytes. Without a log nothing

@@ -112,8 +112,12 @@ void container_unref(struct container *c)
 		c->sandbox->kind->container_forget(c->handle);
 	if (c->config)
 		c->node->front->container_free(c->config);
+	if (c->resources)
+		c->node->front->resources_free(c->resources);
 	close_fd(c->stdin_fd);
 	buf_done(&c->config_bytes);
+	buf_done(&c->resources_bytes);
+	buf_done(&c->next_resources);
 	free(c->name);
 	free(c->state_dir);
 	free(c->root_dir);
@@ -124,6 +128,22 @@ void container_unref(struct container *c)
 	free(c->message);
 	sandbox_unref(c->sandbox);
 	free(c);
+}
+
+void node_watch(struct node *n, struct node_watcher *w)
+{
+	list_append(&n->watchers, &w->node);
+}
+
+void node_unwatch(struct node_watcher *w)
+{
+	list_remove(&w->node);
+}
+
+void node_tell(enum node_event event, const struct sandbox *sb, const struct container *c)
+{
+	list_for_each(w, &sb->node->watchers, struct node_watcher, node)
+		w->changed(w->data, event, sb, c);
 }
 
 void sandbox_enter(struct sandbox *sb)
@@ -140,6 +160,8 @@ void sandbox_leave(struct sandbox *sb)
 	map_remove(&sb->node->sandboxes, sb->id);
 	if (map_get(&sb->node->sandbox_names, sb->name) == sb)
 		map_remove(&sb->node->sandbox_names, sb->name);
+	if (sb->is_told)
+		node_tell(EVENT_DELETED, sb, NULL);
 	sandbox_unref(sb);
 }
 
@@ -159,6 +181,8 @@ void container_leave(struct container *c)
 	if (map_get(&c->node->container_names, c->name) == c)
 		map_remove(&c->node->container_names, c->name);
 	list_remove(&c->node_in_sandbox);
+	if (c->is_told)
+		node_tell(EVENT_DELETED, c->sandbox, c);
 	container_unref(c);
 }
 
@@ -336,6 +360,10 @@ static void add_row(struct store_batch *batch, struct container *c, enum contain
 		.state = (int)state,
 		.config = c->config_bytes.data,
 		.config_size = c->config_bytes.length,
+		.resources = c->resources_bytes.data,
+		.resources_size = c->resources_bytes.length,
+		.next_resources = c->next_resources.data,
+		.next_resources_size = c->next_resources.length,
 		.image_id = c->image_id,
 		.image_ref = c->image_ref,
 		.log_path = c->log_path,
@@ -363,11 +391,16 @@ static int write_container(struct task *t, struct container *c, enum container_s
 	return store_commit(t, c->node->store, &batch);
 }
 
+void container_add_row(struct store_batch *batch, struct container *c)
+{
+	add_row(batch, c, c->state);
+}
+
 void container_write_later(struct container *c)
 {
 	struct store_batch batch = {0};
 
-	add_row(&batch, c, c->state);
+	container_add_row(&batch, c);
 	store_commit_later(c->node->store, &batch, NULL, NULL);
 }
 
@@ -401,6 +434,28 @@ static const unsigned container_next[] = {
 	[CONTAINER_REMOVING] = 0,
 };
 
+static void tell_sandbox(struct sandbox *sb, enum sandbox_state old)
+{
+	if (sb->state == SANDBOX_READY) {
+		sb->is_told = true;
+		node_tell(EVENT_CREATED, sb, NULL);
+		node_tell(EVENT_STARTED, sb, NULL);
+	} else if (old == SANDBOX_READY) {
+		node_tell(EVENT_STOPPED, sb, NULL);
+	}
+}
+
+/* Its start is told by who knows that its program runs. */
+static void tell_container(struct container *c, enum container_state old)
+{
+	if (c->state == CONTAINER_CREATED && old == CONTAINER_CREATING) {
+		c->is_told = true;
+		node_tell(EVENT_CREATED, c->sandbox, c);
+	} else if (c->state == CONTAINER_EXITED) {
+		node_tell(EVENT_STOPPED, c->sandbox, c);
+	}
+}
+
 int sandbox_set_state(struct task *t, struct sandbox *sb, enum sandbox_state state)
 {
 	enum sandbox_state old = sb->state;
@@ -414,6 +469,7 @@ int sandbox_set_state(struct task *t, struct sandbox *sb, enum sandbox_state sta
 		TRY(node_note_boot(t, sb->node));
 	TRY(write_sandbox(t, sb, state));
 	sb->state = state;
+	tell_sandbox(sb, old);
 	return 0;
 }
 
@@ -430,5 +486,6 @@ int container_set_state(struct task *t, struct container *c, enum container_stat
 		TRY(node_note_boot(t, c->node));
 	TRY(write_container(t, c, state));
 	c->state = state;
+	tell_container(c, old);
 	return 0;
 }

@@ -7,6 +7,9 @@
 #include "sandbox/node.h"
 #include "store/db.h"
 
+/* Of the store. */
+#define META_POD_CIDR "pod_cidr"
+
 struct sandbox_row;
 struct container_row;
 
@@ -19,6 +22,9 @@ void sandbox_leave(struct sandbox *sb);
 void container_enter(struct container *c);
 void container_leave(struct container *c);
 
+/* Has the watchers hear of it; c may be NULL. */
+void node_tell(enum node_event event, const struct sandbox *sb, const struct container *c);
+
 /* Its queue, once recovery has seen to it; an error of the wait says what it is at. The caller has
  * a reference. */
 int container_lock(struct task *t, struct container *c);
@@ -29,6 +35,8 @@ int container_set_state(struct task *t, struct container *c, enum container_stat
 /* The first row, in state CREATING: the intent. */
 int sandbox_insert(struct task *t, struct sandbox *sb);
 int container_insert(struct task *t, struct container *c);
+/* The row as it is. */
+void container_add_row(struct store_batch *batch, struct container *c);
 /* Writes what the kind records of it, without waiting. */
 void container_write_later(struct container *c);
 
@@ -97,6 +105,8 @@ void container_give_up_output(struct container *c);
 void container_drop_io(struct task *t, struct container *c);
 /* Takes a created, running or just ended container of an earlier life back: handle, pump, exit. */
 int container_adopt(struct task *t, struct container *c, const struct buf *record);
+/* update.c: a server died while it changed the limits: they become next_resources, or stay. */
+void container_finish_update(struct task *t, struct container *c);
 /* exec.c: execs that a restart finds begun are ended; after a reboot nothing is left of them. */
 void exec_register(struct node *n);
 void exec_drop_intents(struct store_batch *batch);

@@ -21,6 +21,7 @@
 	X(image_committed)                                                                         \
 	X(layer_moved)                                                                             \
 	X(layer_unpacked)                                                                          \
+	X(limits_changed)                                                                          \
 	X(log_written)                                                                             \
 	X(namespaces_made)                                                                         \
 	X(pin_dropped)                                                                             \
@@ -34,4 +35,5 @@
 	X(store_written)                                                                           \
 	X(stream_spliced)                                                                          \
 	X(tree_removed)                                                                            \
+	X(update_intended)                                                                         \
 	X(world_swept)

@@ -472,13 +472,6 @@ int linux_container_wait(struct task *t, void *container, struct container_exit 
 	return 0;
 }
 
-int linux_container_update(struct task *t, void *container, const struct resources *resources)
-{
-	struct linux_container *c = container;
-
-	return cgroup_update(t, kind.cgroups, c->cgroup, resources);
-}
-
 int linux_container_remove(struct task *t, void *container)
 {
 	struct linux_container *c = container;

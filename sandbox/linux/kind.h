@@ -60,7 +60,7 @@ struct linux_sandbox {
 
 struct linux_container {
 	struct arena *arena;
-	struct container_spec spec; /* a copy, never changed */
+	struct container_spec spec; /* a copy; only update.c changes it */
 	struct linux_sandbox *sandbox;
 	struct list node;
 	char *cgroup;		       /* in the arena */
@@ -129,13 +129,16 @@ int linux_container_info(void *container, struct container_info *ret_info);
 int linux_container_kill(struct task *t, void *container, int signal);
 int linux_container_kill_all(struct task *t, void *container);
 int linux_container_wait(struct task *t, void *container, struct container_exit *ret_exit);
-int linux_container_update(struct task *t, void *container, const struct resources *resources);
 int linux_container_remove(struct task *t, void *container);
 void linux_container_forget(void *container);
 /* Reports its exit from now on. */
 void linux_container_watch(struct linux_container *c);
 /* Fills c->filter when the spec has one. */
 int linux_container_need_filter(struct task *t, struct linux_container *c);
+
+/* update.c */
+
+int linux_container_update(struct task *t, void *container, const struct resources *resources);
 
 /* container_start.c */
 

@@ -108,10 +108,10 @@ func TestCrictl(t *testing.T) {
 			before = w.Look(t, w.ids...)
 		}},
 		{"runp", runp}, {"pods", pods}, {"inspectp", inspectp},
-		{"create", create}, {"start", start}, {"ps", ps}, {"exec", execSync}, {"inspect", inspect}, {"stats", stats}, {"metrics", metrics},
+		{"create", create}, {"start", start}, {"ps", ps}, {"exec", execSync}, {"inspect", inspect}, {"stats", stats}, {"metrics", metrics}, {"update", update},
 		{"logs_follow", logsFollow}, {"log_file", logFile}, {"exited", exited},
 		{"stop", stop}, {"rm", rm}, {"stopp", stopp}, {"rmp", rmp},
-		{"shared_pid", sharedPid}, {"host_network", hostNetwork}, {"errors", wrongIDs}, {"rmi", rmi},
+		{"shared_pid", sharedPid}, {"host_network", hostNetwork}, {"events", events}, {"errors", wrongIDs}, {"rmi", rmi},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, w) }) {
 			t.Fatalf("the walk ends at %s", step.name)
@@ -286,6 +286,53 @@ func metrics(t *testing.T, w *walk) {
 	all := w.object(t, "metricsp")
 	all.expect(t, map[string]string{"podMetrics.0.podSandboxId": w.pod,
 		"podMetrics.0.containerMetrics.0.containerId": w.container, "podMetrics.1": "null"})
+}
+
+// update reads the limits back, from the status and from the kernel.
+func update(t *testing.T, w *walk) {
+	w.ctl(t, "update", "--cpu-period", "50000", "--cpu-quota", "25000", "--memory", "67108864", "--cpuset-cpus", "0", w.container)
+	w.object(t, "inspect", w.container).expect(t, map[string]string{
+		"status.resources.linux.cpuPeriod": "50000", "status.resources.linux.cpuQuota": "25000",
+		"status.resources.linux.memoryLimitInBytes": "67108864", "status.resources.linux.cpusetCpus": "0",
+	})
+	if max, err := node.CPUMax(filepath.Join(parent, w.container)); err != nil || max != "25000 50000" {
+		t.Errorf("quota and period are %s, %v", max, err)
+	}
+	if _, stderr, err := w.run("update", "--cpuset-cpus", "9999", w.container); err == nil || !strings.Contains(stderr, "cpuset.cpus") {
+		t.Errorf("a processor that isn't there: %v, %q", err, stderr)
+	}
+}
+
+// events reads on until a pod that came and went is told of.
+func events(t *testing.T, w *walk) {
+	file, err := os.Create(filepath.Join(w.dir, "events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	reader := exec.Command(w.crictl, "--config", w.config, "events")
+	reader.Stdout = file
+	if err := reader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		reader.Process.Kill()
+		reader.Wait()
+	}()
+	// nobody knows when it has begun to read
+	node.Eventually(t, 20*time.Second, func() error {
+		w.once(t, "told", ownPid, "/bin/true")
+		raw, err := os.ReadFile(file.Name())
+		if err != nil {
+			return err
+		}
+		for _, want := range []string{"CREATED", "STARTED", "STOPPED", "DELETED"} {
+			if !strings.Contains(string(raw), "CONTAINER_"+want+"_EVENT") {
+				return fmt.Errorf("no event %s in %s", want, raw)
+			}
+		}
+		return nil
+	})
 }
 
 // logsFollow reads what is there, then what comes, until the container ends.

@@ -88,6 +88,9 @@ type life struct {
 // outputLines is more than the spool keeps for itself, lastLines enough to be on its way at the end.
 const outputLines, lastLines = 2000, 20000
 
+// createdLimits are the container's quota and period of cpu until they are updated.
+const createdLimits, updatedLimits = "150000 100000", "200000 50000"
+
 // step is one call. What it does may be repeated until it succeeds.
 type step struct {
 	name string // of the CRI's method where it is one
@@ -101,6 +104,7 @@ func (l *life) steps(t *testing.T) []step {
 		{"CreateContainer", l.create},
 		{"StartContainer", l.start},
 		{"ContainerStatus", l.expectRunning},
+		{"UpdateContainerResources", l.limit},
 		{"ExecSync", func() error {
 			r, err := p.Exec("/bin/sh", "-c", "echo out; exit 3")
 			if err == nil && (r.ExitCode != 3 || string(r.Stdout) != "out\n") {
@@ -109,6 +113,7 @@ func (l *life) steps(t *testing.T) []step {
 			return err
 		}},
 		{"restart", func() error { return l.killAndAwait(t) }},
+		{"ContainerStatus", func() error { return l.expectLimits(updatedLimits) }},
 		{"ReopenContainerLog", func() error {
 			if _, err := os.Stat(p.LogFile() + ".1"); errors.Is(err, fs.ErrNotExist) {
 				if err := os.Rename(p.LogFile(), p.LogFile()+".1"); err != nil {
@@ -156,7 +161,45 @@ func (l *life) start() error {
 	return l.pod.Start()
 }
 
+// limit changes the limits that create gave. What fails leaves all of them, to be read and in effect, or
+// all are new ones.
+func (l *life) limit() error {
+	_, _, err := node.Retry(l.Runtime.UpdateContainerResources, &cri.UpdateContainerResourcesRequest{ContainerId: l.pod.Container,
+		Linux: &cri.LinuxContainerResources{CpuPeriod: 50000, CpuQuota: 200000}})
+	if err == nil {
+		return l.expectLimits(updatedLimits)
+	}
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		failure := l.expectLimits(createdLimits)
+		if failure == nil || l.expectLimits(updatedLimits) == nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%v; and then: %v", err, failure)
+		}
+	}
+}
+
+func (l *life) expectLimits(want string) error {
+	s, err := l.pod.Status()
+	if err != nil {
+		return err
+	}
+	r := s.GetResources().GetLinux()
+	if told := fmt.Sprint(r.GetCpuQuota(), " ", r.GetCpuPeriod()); told != want {
+		return fmt.Errorf("its status has quota and period %s, not %s", told, want)
+	}
+	got, err := node.CPUMax(filepath.Join(l.parent, l.pod.Container))
+	if err == nil && got != want {
+		err = fmt.Errorf("its cgroup has quota and period %s, not %s", got, want)
+	}
+	return err
+}
+
 func (l *life) create() error {
+	l.pod.Tune = func(c *cri.ContainerConfig) {
+		c.Linux.Resources = &cri.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 150000}
+	}
 	return l.pod.Create(node.Demo, "/bin/sh", "-c", fmt.Sprintf("trap 'trap \"\" TERM; seq %d %d; exit 7' TERM; seq %d; sleep 1000 & wait", outputLines+1, outputLines+lastLines, outputLines))
 }
 

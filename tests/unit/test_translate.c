@@ -300,6 +300,138 @@ static void a_parent_called_after_the_pod_is_its_own(void **state)
 	g->pod_config.linux = NULL;
 }
 
+typedef Runtime__V1__LinuxContainerResources Resources;
+
+static void limits_that_no_kernel_takes_are_refused_by_name(void **state)
+{
+	static const struct {
+		Resources r;
+		const char *field; /* NULL: it is taken */
+	} cases[] = {
+#define CASE(field, value, name) {{.field = (value)}, name}
+		CASE(cpu_period, -1, "linux.cpu_period"),
+		CASE(cpu_period, 999, "linux.cpu_period"),
+		CASE(cpu_period, 1000, NULL),
+		CASE(cpu_period, 1000000, NULL),
+		CASE(cpu_period, 1000001, "linux.cpu_period"),
+		CASE(cpu_quota, -2, "linux.cpu_quota"),
+		CASE(cpu_quota, -1, NULL),
+		CASE(cpu_quota, 999, "linux.cpu_quota"),
+		CASE(cpu_quota, 1000, NULL),
+		CASE(cpu_shares, -1, "linux.cpu_shares"),
+		CASE(cpu_shares, 2, NULL),
+		CASE(memory_limit_in_bytes, -2, "linux.memory_limit_in_bytes"),
+		CASE(memory_limit_in_bytes, -1, NULL),
+		CASE(memory_swap_limit_in_bytes, -2, "linux.memory_swap_limit_in_bytes"),
+		CASE(oom_score_adj, -1001, "linux.oom_score_adj"),
+		CASE(oom_score_adj, -1000, NULL),
+		CASE(oom_score_adj, 1000, NULL),
+		CASE(oom_score_adj, 1001, "linux.oom_score_adj"),
+#undef CASE
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct error err = {0};
+		int r = translate_check_resources("linux", &cases[i].r, &err);
+
+		assert_int_equal(r, cases[i].field ? -ERR_INVALID : 0);
+		if (cases[i].field)
+			assert_memory_equal(err.text, cases[i].field, strlen(cases[i].field));
+	}
+}
+
+/* The container's limits as an update leaves them; the caller frees them. */
+static Resources *update(struct ground *g, const Resources *change, int *ret)
+{
+	struct buf bytes = {0};
+	Resources *r = NULL;
+
+	*ret = cri_front_end.resources_merge(g->arena, &g->c, change, &bytes, &g->err);
+	if (*ret == 0)
+		r = cri_front_end.resources_decode(bytes.data, bytes.length, &g->err);
+	buf_done(&bytes);
+	return r;
+}
+
+static void what_an_update_does_not_say_stays(void **state)
+{
+	struct ground *g = *state;
+	Resources held = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT, change = held, *r;
+	Runtime__V1__LinuxContainerResources__UnifiedEntry a =
+		RUNTIME__V1__LINUX_CONTAINER_RESOURCES__UNIFIED_ENTRY__INIT;
+	Runtime__V1__LinuxContainerResources__UnifiedEntry b = a, c = a;
+	Runtime__V1__LinuxContainerResources__UnifiedEntry *had[] = {&a, &b}, *given[] = {&c};
+	int result;
+
+	a.key = (char *)"io.weight";
+	b.key = c.key = (char *)"memory.high";
+	a.value = b.value = (char *)"100";
+	c.value = (char *)"200";
+	held.cpu_shares = 512;
+	held.cpu_quota = 50000;
+	held.cpuset_cpus = (char *)"0";
+	held.unified = had;
+	held.n_unified = 2;
+	change.cpu_quota = -1;
+	change.memory_limit_in_bytes = 1 << 25;
+	change.unified = given;
+	change.n_unified = 1;
+	g->linux_config.resources = &held;
+	g->config.linux = &g->linux_config;
+	r = update(g, &change, &result);
+	assert_int_equal(result, 0);
+	assert_int_equal(r->cpu_shares, 512);
+	assert_int_equal(r->cpu_quota, -1);
+	assert_int_equal(r->memory_limit_in_bytes, 1 << 25);
+	assert_string_equal(r->cpuset_cpus, "0");
+	assert_int_equal(r->n_unified, 2);
+	assert_string_equal(r->unified[0]->value, "100");
+	assert_string_equal(r->unified[1]->key, "memory.high");
+	assert_string_equal(r->unified[1]->value, "200");
+	cri_front_end.resources_free(r);
+}
+
+static void later_limits_win_over_the_configuration(void **state)
+{
+	struct ground *g = *state;
+	Resources held = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT, change = held, *r;
+	int result;
+
+	held.cpu_shares = 512;
+	g->linux_config.resources = &held;
+	g->config.linux = &g->linux_config;
+	change.cpu_shares = 1024;
+	r = update(g, &change, &result);
+	g->c.resources = r;
+	assert_int_equal(translate(g), 0);
+	assert_int_equal(g->spec.resources.cpu_shares, 1024);
+	assert_ptr_equal(cri_front_end.resources_of(&g->c), r);
+	cri_front_end.resources_free(r);
+	g->c.resources = NULL;
+}
+
+static void swap_below_memory_is_refused(void **state)
+{
+	struct ground *g = *state;
+	Resources held = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT, change = held, *r;
+	int result;
+
+	held.memory_limit_in_bytes = held.memory_swap_limit_in_bytes = 1 << 20;
+	g->linux_config.resources = &held;
+	g->config.linux = &g->linux_config;
+	change.memory_limit_in_bytes = 1 << 21;
+	assert_null(update(g, &change, &result));
+	assert_int_equal(result, -ERR_INVALID);
+	assert_non_null(strstr(g->err.text, "linux.memory_swap_limit_in_bytes"));
+	change.memory_swap_limit_in_bytes = 1 << 21;
+	r = update(g, &change, &result);
+	assert_int_equal(r->memory_swap_limit_in_bytes, 1 << 21);
+	cri_front_end.resources_free(r);
+	change.memory_limit_in_bytes = -1;
+	assert_null(update(g, &change, &result));
+	assert_int_equal(result, -ERR_INVALID);
+}
+
 static void map_order_does_not_make_another_configuration(void **state)
 {
 	struct ground *g = *state;
@@ -352,6 +484,10 @@ int main(void)
 		TEST(what_cant_be_done_is_refused_by_name),
 		TEST(a_pod_without_anything_shares_its_pid_namespace),
 		TEST(a_parent_called_after_the_pod_is_its_own),
+		TEST(limits_that_no_kernel_takes_are_refused_by_name),
+		TEST(what_an_update_does_not_say_stays),
+		TEST(later_limits_win_over_the_configuration),
+		TEST(swap_below_memory_is_refused),
 		TEST(map_order_does_not_make_another_configuration),
 		TEST(signals_by_every_name),
 	};
