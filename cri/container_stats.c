@@ -7,9 +7,6 @@
 
 #include "io/base/cleanup.h"
 
-/* In one message of a stream. */
-#define STREAM_BATCH 128
-
 /* Containers that are looked at. */
 struct gathered {
 	struct container **containers;
@@ -81,15 +78,7 @@ int cri_stream_container_stats(struct task *t, struct call *call, const void *me
 	size_t count;
 
 	TRY(gather(t, call_data(call), request->filter, &g, &list, &count));
-	for (size_t at = 0; at < count; at += STREAM_BATCH) {
-		Runtime__V1__StreamContainerStatsResponse part =
-			RUNTIME__V1__STREAM_CONTAINER_STATS_RESPONSE__INIT;
-
-		part.container_stats = list + at;
-		part.n_container_stats = count - at < STREAM_BATCH ? count - at : STREAM_BATCH;
-		TRY(call_send(t, call, &part.base));
-	}
-	return 0;
+	return reply_stream_items(t, call, (ProtobufCMessage **)list, count);
 }
 
 int cri_container_stats(struct task *t, struct call *call, const void *message)

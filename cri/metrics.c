@@ -15,7 +15,6 @@
 #include "io/base/cleanup.h"
 
 #define SECOND 1000000000
-#define STREAM_BATCH 32
 #define BASE_LABELS 6
 #define LABELS_MAX (BASE_LABELS + 4)
 #define CPU_PERIOD_US 100000
@@ -456,14 +455,5 @@ int cri_stream_pod_sandbox_metrics(struct task *t, struct call *c, const void *m
 	Runtime__V1__PodSandboxMetrics **list;
 
 	TRY(list_metrics(t, call_data(c), &g, &list));
-	for (size_t at = 0; at < g.count; at += STREAM_BATCH) {
-		Runtime__V1__StreamPodSandboxMetricsResponse part =
-			RUNTIME__V1__STREAM_POD_SANDBOX_METRICS_RESPONSE__INIT;
-
-		part.pod_sandbox_metrics = list + at;
-		part.n_pod_sandbox_metrics =
-			g.count - at < STREAM_BATCH ? g.count - at : STREAM_BATCH;
-		TRY(call_send(t, c, &part.base));
-	}
-	return 0;
+	return reply_stream_items(t, c, (ProtobufCMessage **)list, g.count);
 }

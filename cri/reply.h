@@ -57,6 +57,8 @@ typedef ProtobufCMessage *(*reply_item_fn)(struct arena *arena, struct node *n, 
  * is left out. ids is the task's. The method's response is nothing but a list of such items. */
 int reply_stream(struct task *t, struct call *call, const struct string_list *ids,
 		 reply_item_fn item_of);
+/* The same of items that are there already, and stay until it returns. */
+int reply_stream_items(struct task *t, struct call *call, ProtobufCMessage **items, size_t count);
 
 /* Filters: every selector is among the labels; the id begins with what is wanted. */
 bool reply_has_labels(const void *entries, size_t count, const void *selectors,

@@ -10,9 +10,6 @@
 
 #include "io/base/cleanup.h"
 
-/* In one message of a stream. */
-#define STREAM_BATCH 32
-
 static Runtime__V1__NetworkInterfaceUsage *interface_of(struct arena *arena,
 							const struct net_usage *net)
 {
@@ -194,16 +191,7 @@ int cri_stream_pod_sandbox_stats(struct task *t, struct call *call, const void *
 	Runtime__V1__PodSandboxStats **list;
 
 	TRY(list_stats(t, call_data(call), request->filter, &g, &list));
-	for (size_t at = 0; at < g.count; at += STREAM_BATCH) {
-		Runtime__V1__StreamPodSandboxStatsResponse part =
-			RUNTIME__V1__STREAM_POD_SANDBOX_STATS_RESPONSE__INIT;
-
-		part.pod_sandbox_stats = list + at;
-		part.n_pod_sandbox_stats =
-			g.count - at < STREAM_BATCH ? g.count - at : STREAM_BATCH;
-		TRY(call_send(t, call, &part.base));
-	}
-	return 0;
+	return reply_stream_items(t, call, (ProtobufCMessage **)list, g.count);
 }
 
 int cri_pod_sandbox_stats(struct task *t, struct call *call, const void *message)

@@ -14,6 +14,11 @@ struct list_message {
 	ProtobufCMessage **items;
 };
 
+static bool is_full(size_t count, size_t bytes)
+{
+	return count >= PART_ITEMS || bytes >= PART_BYTES;
+}
+
 /* Adds items from the at-th id on until the part is full; returns how many ids that were. */
 static size_t fill(struct arena *arena, struct call *call, const struct string_list *ids, size_t at,
 		   reply_item_fn item_of, struct list_message *part)
@@ -21,7 +26,7 @@ static size_t fill(struct arena *arena, struct call *call, const struct string_l
 	size_t begin = at, bytes = 0;
 
 	part->items = arena_new_array(arena, ProtobufCMessage *, PART_ITEMS);
-	for (; at < ids->count && part->count < PART_ITEMS && bytes < PART_BYTES; at++) {
+	for (; at < ids->count && !is_full(part->count, bytes); at++) {
 		ProtobufCMessage *item = item_of(arena, call_data(call), ids->items[at]);
 
 		if (!item)
@@ -54,5 +59,22 @@ int reply_stream(struct task *t, struct call *call, const struct string_list *id
 
 	while (at < ids->count)
 		TRY(send_part(t, call, ids, item_of, &at));
+	return 0;
+}
+
+int reply_stream_items(struct task *t, struct call *call, ProtobufCMessage **items, size_t count)
+{
+	size_t at = 0;
+
+	while (at < count) {
+		struct list_message part;
+		size_t bytes = 0;
+
+		protobuf_c_message_init(call_method(call)->response, &part);
+		part.items = items + at;
+		for (; at < count && !is_full(part.count, bytes); at++, part.count++)
+			bytes += protobuf_c_message_get_packed_size(items[at]);
+		TRY(call_send(t, call, &part.base));
+	}
 	return 0;
 }

@@ -35,9 +35,13 @@ func collect[A, I any](t *testing.T, stream grpc.ServerStreamingClient[A], err e
 }
 
 func ids[I interface{ GetId() string }](items []I) string {
+	return idsBy(items, I.GetId)
+}
+
+func idsBy[I any](items []I, id func(I) string) string {
 	var all []string
 	for _, item := range items {
-		all = append(all, item.GetId())
+		all = append(all, id(item))
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")
@@ -79,6 +83,21 @@ func TestStreamedLists(t *testing.T) {
 	containers, err = s.Runtime.StreamContainers(ctx, &cri.StreamContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: pods[5].ID}})
 	if one, _ := collect(t, containers, err, (*cri.StreamContainersResponse).GetContainers); ids(one) != pods[5].Container {
 		t.Errorf("filtered: %s", ids(one))
+	}
+	podStats, err := s.Runtime.StreamPodSandboxStats(ctx, &cri.StreamPodSandboxStatsRequest{})
+	ofPods, parts := collect(t, podStats, err, (*cri.StreamPodSandboxStatsResponse).GetPodSandboxStats)
+	if got := idsBy(ofPods, func(i *cri.PodSandboxStats) string { return i.Attributes.Id }); got != ids(podList.Items) || parts < 2 {
+		t.Errorf("statistics of pods in %d parts:\n%s\nnot\n%s", parts, got, ids(podList.Items))
+	}
+	containerStats, err := s.Runtime.StreamContainerStats(ctx, &cri.StreamContainerStatsRequest{})
+	ofContainers, _ := collect(t, containerStats, err, (*cri.StreamContainerStatsResponse).GetContainerStats)
+	if got := idsBy(ofContainers, func(i *cri.ContainerStats) string { return i.Attributes.Id }); got != ids(list.Containers) {
+		t.Errorf("statistics of containers:\n%s\nnot\n%s", got, ids(list.Containers))
+	}
+	metrics, err := s.Runtime.StreamPodSandboxMetrics(ctx, &cri.StreamPodSandboxMetricsRequest{})
+	measured, _ := collect(t, metrics, err, (*cri.StreamPodSandboxMetricsResponse).GetPodSandboxMetrics)
+	if got := idsBy(measured, (*cri.PodSandboxMetrics).GetPodSandboxId); got != ids(podList.Items) {
+		t.Errorf("metrics of pods:\n%s\nnot\n%s", got, ids(podList.Items))
 	}
 	images, err := s.Images.StreamImages(ctx, &cri.StreamImagesRequest{})
 	if got, _ := collect(t, images, err, (*cri.StreamImagesResponse).GetImages); len(got) != 1 || !slices.Contains(got[0].RepoTags, node.Demo) {
