@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checks that a request must pass before anything is done for it. */
+#include "cri/translate_priv.h"
+
+#include <string.h>
+
+static int refuse_field(struct error *err, const char *field)
+{
+	return error_set(err, ERR_UNIMPLEMENTED, "%s: this version can't do it yet; leave it out",
+			 field);
+}
+
+static int check_selinux(const Runtime__V1__SELinuxOption *o, struct error *err)
+{
+	if (o && (is_set(o->user) || is_set(o->role) || is_set(o->type) || is_set(o->level)))
+		return refuse_field(err, "linux.security_context.selinux_options");
+	return 0;
+}
+
+static int check_profiles(const Runtime__V1__SecurityProfile *seccomp, const char *old_seccomp,
+			  const Runtime__V1__SecurityProfile *apparmor, const char *old_apparmor,
+			  struct error *err)
+{
+	if (seccomp &&
+	    seccomp->profile_type == RUNTIME__V1__SECURITY_PROFILE__PROFILE_TYPE__Localhost)
+		return refuse_field(err, "linux.security_context.seccomp of type Localhost");
+	if (!seccomp && is_set(old_seccomp) && !strncmp(old_seccomp, "localhost/", 10))
+		return refuse_field(err, "linux.security_context.seccomp_profile_path localhost/");
+	if (apparmor &&
+	    apparmor->profile_type == RUNTIME__V1__SECURITY_PROFILE__PROFILE_TYPE__Localhost)
+		return refuse_field(err, "linux.security_context.apparmor of type Localhost");
+	if (!apparmor && is_set(old_apparmor) && !strncmp(old_apparmor, "localhost/", 10))
+		return refuse_field(err, "linux.security_context.apparmor_profile localhost/");
+	return 0;
+}
+
+static int check_namespaces(const NamespaceOption *o, struct error *err)
+{
+	if (!o)
+		return 0;
+	if (o->network != NS_NAME(POD) && o->network != NS_NAME(NODE))
+		return error_set(err, ERR_INVALID,
+				 "namespace_options.network: must be POD or NODE");
+	if (o->ipc != NS_NAME(POD) && o->ipc != NS_NAME(NODE))
+		return error_set(err, ERR_INVALID, "namespace_options.ipc: must be POD or NODE");
+	if (o->pid == NS_NAME(TARGET) && !is_set(o->target_id))
+		return error_set(err, ERR_INVALID,
+				 "namespace_options.target_id: needed for pid TARGET");
+	if (o->userns_options && o->userns_options->mode != NS_NAME(POD) &&
+	    o->userns_options->mode != NS_NAME(NODE))
+		return error_set(err, ERR_INVALID,
+				 "namespace_options.userns_options.mode: must be POD or NODE");
+	return 0;
+}
+
+int translate_check_sandbox(const SandboxConfig *config, struct error *err)
+{
+	const Runtime__V1__LinuxSandboxSecurityContext *s;
+
+	if (!config || !config->metadata)
+		return error_set(err, ERR_INVALID, "config.metadata: missing");
+	if (!is_set(config->metadata->name))
+		return error_set(err, ERR_INVALID, "config.metadata.name: missing");
+	if (strlen(config->hostname) > 64)
+		return error_set(err, ERR_INVALID,
+				 "config.hostname: %zu bytes, and a host name has at most 64",
+				 strlen(config->hostname));
+	if (config->windows)
+		return error_set(err, ERR_INVALID, "config.windows: this node runs Linux");
+	for (size_t i = 0; i < config->n_port_mappings; i++)
+		if (config->port_mappings[i]->host_port)
+			return refuse_field(err, "config.port_mappings with host_port");
+	s = config->linux ? config->linux->security_context : NULL;
+	if (!s)
+		return 0;
+	TRY(check_namespaces(s->namespace_options, err));
+	TRY(check_selinux(s->selinux_options, err));
+	return 0;
+}
+
+static int check_mount(const Runtime__V1__Mount *m, struct error *err)
+{
+	if (m->container_path[0] != '/')
+		return error_set(err, ERR_INVALID,
+				 "mount of %.200s: container_path %.200s is not absolute",
+				 m->host_path, m->container_path);
+	if (m->image && is_set(m->image->image))
+		return refuse_field(err, "mounts.image");
+	if (m->host_path[0] != '/')
+		return error_set(err, ERR_INVALID,
+				 "mount at %.200s: host_path %.200s is not absolute",
+				 m->container_path, m->host_path);
+	if (m->recursive_read_only && !m->readonly)
+		return error_set(err, ERR_INVALID,
+				 "mount at %.200s: recursive_read_only needs readonly",
+				 m->container_path);
+	if (m->recursive_read_only &&
+	    m->propagation != RUNTIME__V1__MOUNT_PROPAGATION__PROPAGATION_PRIVATE)
+		return error_set(err, ERR_INVALID,
+				 "mount at %.200s: recursive_read_only needs private propagation",
+				 m->container_path);
+	if (m->n_mount_options)
+		return refuse_field(err, "mounts.mount_options");
+	return 0;
+}
+
+static int check_security(const ContainerSecurity *s, struct error *err)
+{
+	const char *old_seccomp, *old_apparmor;
+
+	if (!s)
+		return 0;
+	TRY(check_namespaces(s->namespace_options, err));
+	TRY(check_selinux(s->selinux_options, err));
+	if (s->run_as_group && !s->run_as_user && !is_set(s->run_as_username))
+		return error_set(err, ERR_INVALID,
+				 "linux.security_context.run_as_group: needs run_as_user or "
+				 "run_as_username");
+	if (s->run_as_user && is_set(s->run_as_username))
+		return error_set(err, ERR_INVALID,
+				 "linux.security_context: run_as_user and run_as_username exclude "
+				 "each other");
+	/* no filter and no profile apply to it, whichever are given */
+	if (s->privileged)
+		return 0;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+	old_seccomp = s->seccomp_profile_path;
+	old_apparmor = s->apparmor_profile;
+#pragma GCC diagnostic pop
+	return check_profiles(s->seccomp, old_seccomp, s->apparmor, old_apparmor, err);
+}
+
+int translate_check_container(const ContainerConfig *config, struct error *err)
+{
+	if (!config || !config->metadata || !is_set(config->metadata->name))
+		return error_set(err, ERR_INVALID, "config.metadata.name: missing");
+	if (!config->image || !is_set(config->image->image))
+		return error_set(err, ERR_INVALID, "config.image.image: missing");
+	if (config->windows)
+		return error_set(err, ERR_INVALID, "config.windows: this node runs Linux");
+	if (config->n_cdi_devices)
+		return refuse_field(err, "config.CDI_devices");
+	for (size_t i = 0; i < config->n_mounts; i++)
+		TRY(check_mount(config->mounts[i], err));
+	if (config->linux && config->linux->resources)
+		TRY(translate_check_resources("config.linux.resources", config->linux->resources,
+					      err));
+	return check_security(security_of(config), err);
+}

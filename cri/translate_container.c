@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The meaning of a container's configuration, together with its image's. */
+#include "cri/translate_priv.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "io/base/alloc.h"
+
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+static int argv_of(struct arena *arena, const ContainerConfig *config, const struct image *image,
+		   struct string_list *ret, struct error *err)
+{
+	size_t entry = config->n_command ? config->n_command : image->config.entrypoint.count;
+	bool own_args = config->n_args || config->n_command;
+	size_t args = own_args ? config->n_args : image->config.cmd.count;
+
+	ret->items = arena_new_array(arena, const char *, entry + args);
+	for (size_t i = 0; i < entry; i++)
+		ret->items[ret->count++] =
+			config->n_command ? config->command[i] : image->config.entrypoint.items[i];
+	for (size_t i = 0; i < args; i++)
+		ret->items[ret->count++] = own_args ? config->args[i] : image->config.cmd.items[i];
+	if (!ret->count)
+		return error_set(err, ERR_INVALID,
+				 "config.command: neither it nor the image says what to run");
+	return 0;
+}
+
+static const char *find_env(const struct string_list *env, const char *key)
+{
+	size_t n = strlen(key);
+
+	for (size_t i = 0; i < env->count; i++)
+		if (!strncmp(env->items[i], key, n) && env->items[i][n] == '=')
+			return env->items[i];
+	return NULL;
+}
+
+/* Sets "key=value", in the place of an earlier one. */
+static void put_env(struct arena *arena, struct string_list *env, const char *key,
+		    const char *value, size_t value_size)
+{
+	const char *old = find_env(env, key);
+	const char *text = arena_printf(arena, "%s=%.*s", key, (int)value_size, value);
+
+	for (size_t i = 0; old && i < env->count; i++) {
+		if (env->items[i] == old) {
+			env->items[i] = text;
+			return;
+		}
+	}
+	env->items[env->count++] = text;
+}
+
+static int env_of(struct arena *arena, const struct container *c, const ContainerConfig *config,
+		  const struct image *image, struct string_list *ret, struct error *err)
+{
+	const SandboxConfig *pod = c->sandbox->config;
+
+	ret->items =
+		arena_new_array(arena, const char *, image->config.env.count + config->n_envs + 3);
+	for (size_t i = 0; i < image->config.env.count; i++)
+		if (strchr(image->config.env.items[i], '='))
+			ret->items[ret->count++] = image->config.env.items[i];
+	for (size_t i = 0; i < config->n_envs; i++) {
+		const Runtime__V1__KeyValue *e = config->envs[i];
+
+		if (!is_set(e->key) || strchr(e->key, '='))
+			return error_set(err, ERR_INVALID,
+					 "config.envs: \"%.80s\" is no name of a variable", e->key);
+		if (memchr(e->value.data ? (char *)e->value.data : "", 0, e->value.len))
+			return error_set(err, ERR_INVALID,
+					 "config.envs: the value of %.80s has a NUL", e->key);
+		put_env(arena, ret, e->key, e->value.data ? (char *)e->value.data : "",
+			e->value.len);
+	}
+	if (!find_env(ret, "PATH"))
+		put_env(arena, ret, "PATH", DEFAULT_PATH, strlen(DEFAULT_PATH));
+	if (config->tty && !find_env(ret, "TERM"))
+		put_env(arena, ret, "TERM", "xterm", 5);
+	if (is_set(pod->hostname) && !find_env(ret, "HOSTNAME"))
+		put_env(arena, ret, "HOSTNAME", pod->hostname, strlen(pod->hostname));
+	return 0;
+}
+
+static bool has_mount_at(const ContainerConfig *config, const char *target)
+{
+	for (size_t i = 0; i < config->n_mounts; i++)
+		if (!strcmp(config->mounts[i]->container_path, target))
+			return true;
+	return false;
+}
+
+static void mounts_of(struct arena *arena, const struct container *c, const ContainerConfig *config,
+		      bool is_readonly_root, struct container_spec *ret)
+{
+	static const char *const files[] = {"hostname", "hosts", "resolv.conf"};
+
+	ret->mounts = arena_new_array(arena, struct mount_spec, config->n_mounts + 3);
+	/* the pod's own files, unless the kubelet brings better ones */
+	for (size_t i = 0; i < 3; i++) {
+		const char *target = arena_printf(arena, "/etc/%s", files[i]);
+
+		if (!has_mount_at(config, target))
+			ret->mounts[ret->mount_count++] = (struct mount_spec){
+				.source = arena_printf(arena, "%s/%s", c->sandbox->dir, files[i]),
+				.target = target,
+				.is_readonly = is_readonly_root,
+			};
+	}
+	for (size_t i = 0; i < config->n_mounts; i++) {
+		const Runtime__V1__Mount *m = config->mounts[i];
+
+		ret->mounts[ret->mount_count++] = (struct mount_spec){
+			.source = m->host_path,
+			.target = m->container_path,
+			.is_readonly = m->readonly,
+			.is_recursive_readonly = m->recursive_read_only,
+			.propagation = (enum mount_propagation)m->propagation,
+			.uids = translate_id_maps(arena, m->uidmappings, m->n_uidmappings),
+			.gids = translate_id_maps(arena, m->gidmappings, m->n_gidmappings),
+		};
+	}
+}
+
+static int stop_signal_of(const ContainerConfig *config, const struct image *image)
+{
+	int signal = translate_signal(config->stop_signal);
+
+	if (!signal && image && is_set(image->config.stop_signal))
+		signal = translate_signal_name(image->config.stop_signal);
+	return signal ? signal : SIGTERM;
+}
+
+int translate_container(struct arena *arena, const struct container *c, const struct image *image,
+			struct container_spec *ret, struct error *err)
+{
+	const ContainerConfig *config = c->config;
+
+	ret->has_tty = config->tty;
+	ret->has_stdin = config->stdin;
+	ret->stop_signal = stop_signal_of(config, image);
+	if (!image)
+		return 0;
+	TRY(argv_of(arena, config, image, &ret->argv, err));
+	TRY(env_of(arena, c, config, image, &ret->envp, err));
+	TRY(translate_security(arena, config, sandbox_namespaces(c->sandbox->config), image, ret,
+			       err));
+	mounts_of(arena, c, config, ret->is_readonly_root, ret);
+	ret->layers = image->layers;
+	ret->cwd = is_set(config->working_dir) ? config->working_dir
+					       : null_if_empty(image->config.working_dir);
+	ret->devices = arena_new_array(arena, struct device_spec, config->n_devices);
+	for (size_t i = 0; i < config->n_devices; i++)
+		ret->devices[ret->device_count++] = (struct device_spec){
+			config->devices[i]->host_path, config->devices[i]->container_path,
+			config->devices[i]->permissions};
+	if (translate_resources_of(c))
+		translate_resources(arena, translate_resources_of(c), &ret->resources);
+	return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the translate*.c files share; for them alone. */
+#pragma once
+
+#include "cri/translate.h"
+
+typedef Runtime__V1__PodSandboxConfig SandboxConfig;
+typedef Runtime__V1__ContainerConfig ContainerConfig;
+typedef Runtime__V1__LinuxContainerSecurityContext ContainerSecurity;
+typedef Runtime__V1__NamespaceOption NamespaceOption;
+
+#define NS_NAME(mode) RUNTIME__V1__NAMESPACE_MODE__##mode
+
+static inline bool is_set(const char *s)
+{
+	return s && *s;
+}
+
+static inline const char *null_if_empty(const char *s)
+{
+	return is_set(s) ? s : NULL;
+}
+
+static inline const NamespaceOption *sandbox_namespaces(const SandboxConfig *config)
+{
+	return config->linux && config->linux->security_context
+		       ? config->linux->security_context->namespace_options
+		       : NULL;
+}
+
+static inline const ContainerSecurity *security_of(const ContainerConfig *config)
+{
+	return config->linux ? config->linux->security_context : NULL;
+}
+
+/* translate.c */
+
+enum ns_mode translate_ns_mode(Runtime__V1__NamespaceMode mode);
+struct id_map_list translate_id_maps(struct arena *arena, Runtime__V1__IDMapping **maps,
+				     size_t count);
+
+/* translate_sandbox.c: of struct front_end. */
+
+int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,
+		      struct error *err);
+int translate_sandbox_files(const struct sandbox *sb, struct error *err);
+
+/* translate_container.c: of struct front_end. */
+
+int translate_container(struct arena *arena, const struct container *c, const struct image *image,
+			struct container_spec *ret, struct error *err);
+
+/* translate_security.c */
+
+/* Who the processes are and what they may. pod: the options of the container's pod, which hold for
+ * a container that says nothing of namespaces; or NULL. */
+int translate_security(struct arena *arena, const ContainerConfig *config,
+		       const NamespaceOption *pod, const struct image *image,
+		       struct container_spec *ret, struct error *err);

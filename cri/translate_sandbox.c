@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The meaning of a pod's configuration, and the files in /etc that its containers share. */
+#include "cri/translate_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/base/alloc.h"
+#include "io/fs.h"
+
+/* What other runtimes give a pod. */
+#define SHM_SIZE (64u << 20)
+
+char *translate_sandbox_name(const Runtime__V1__PodSandboxMetadata *m)
+{
+	return xasprintf("%s_%s_%s_%u", m->name, m->namespace_, m->uid, m->attempt);
+}
+
+/* One that is called after the pod, as the kubelet's are, is that pod's alone. */
+static bool is_own_parent(const char *parent, const char *uid)
+{
+	size_t length = strlen(parent), n = strlen(uid);
+
+	return n && length > n && strcmp(parent + length - n, uid) == 0;
+}
+
+int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,
+		      struct error *err)
+{
+	const SandboxConfig *config = sb->config;
+	const NamespaceOption *ns = sandbox_namespaces(config);
+	const Runtime__V1__UserNamespace *user = ns ? ns->userns_options : NULL;
+	const char *parent = config->linux ? null_if_empty(config->linux->cgroup_parent) : NULL;
+
+	ret->id = sb->id;
+	ret->hostname = config->hostname;
+	ret->net = ns ? translate_ns_mode(ns->network) : NS_POD;
+	ret->ipc = ns ? translate_ns_mode(ns->ipc) : NS_POD;
+	ret->pid = ns ? translate_ns_mode(ns->pid) : NS_POD;
+	ret->shm_size = SHM_SIZE;
+	ret->cgroup_parent = parent;
+	ret->has_own_parent =
+		parent && config->metadata && is_own_parent(parent, config->metadata->uid);
+	if (user && user->mode == NS_NAME(POD)) {
+		ret->has_userns = true;
+		ret->uids = translate_id_maps(arena, user->uids, user->n_uids);
+		ret->gids = translate_id_maps(arena, user->gids, user->n_gids);
+	}
+	if (!config->linux)
+		return 0;
+	ret->sysctls.items = arena_new_array(arena, struct key_value, config->linux->n_sysctls);
+	for (size_t i = 0; i < config->linux->n_sysctls; i++)
+		ret->sysctls.items[ret->sysctls.count++] = (struct key_value){
+			config->linux->sysctls[i]->key, config->linux->sysctls[i]->value};
+	if (config->linux->resources)
+		translate_resources(arena, config->linux->resources, &ret->resources);
+	return 0;
+}
+
+static void add_lines(struct buf *b, const char *word, char **items, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		buf_printf(b, "%s%s", i ? " " : word, items[i]);
+	if (count)
+		buf_puts(b, "\n");
+}
+
+static int resolv_conf(const SandboxConfig *config, struct buf *ret, struct error *err)
+{
+	const Runtime__V1__DNSConfig *dns = config->dns_config;
+
+	if (!dns)
+		return fs_read_file("/etc/resolv.conf", 1 << 20, ret, err);
+	for (size_t i = 0; i < dns->n_servers; i++)
+		buf_printf(ret, "nameserver %s\n", dns->servers[i]);
+	add_lines(ret, "search ", dns->searches, dns->n_searches);
+	add_lines(ret, "options ", dns->options, dns->n_options);
+	return 0;
+}
+
+static int hosts(const SandboxConfig *config, struct buf *ret, struct error *err)
+{
+	const NamespaceOption *ns = sandbox_namespaces(config);
+
+	if (ns && ns->network == NS_NAME(NODE))
+		return fs_read_file("/etc/hosts", 1 << 20, ret, err);
+	buf_puts(ret, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
+	if (is_set(config->hostname))
+		buf_printf(ret, "127.0.0.1\t%s\n", config->hostname);
+	return 0;
+}
+
+int translate_sandbox_files(const struct sandbox *sb, struct error *err)
+{
+	const SandboxConfig *config = sb->config;
+	struct buf dns CLEANUP(buf_done) = {0}, names CLEANUP(buf_done) = {0};
+	struct buf host CLEANUP(buf_done) = {0};
+	cleanup_close int dir = open(sb->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char name[65] = "";
+
+	if (dir < 0)
+		return error_errno(err, errno, "open %s", sb->dir);
+	if (is_set(config->hostname))
+		buf_printf(&host, "%s\n", config->hostname);
+	else if (gethostname(name, sizeof(name) - 1) == 0)
+		buf_printf(&host, "%s\n", name);
+	TRY(resolv_conf(config, &dns, err));
+	TRY(hosts(config, &names, err));
+	TRY(fs_write_at(dir, "hostname", &host, 0644, err));
+	TRY(fs_write_at(dir, "hosts", &names, 0644, err));
+	return fs_write_at(dir, "resolv.conf", &dns, 0644, err);
+}
