@@ -51,6 +51,7 @@ int cri_create_container(struct task *t, struct call *c, const void *message)
 		return error_set(&t->err, ERR_NOT_FOUND,
 				 "sandbox %.80s: there is none with this id",
 				 request->pod_sandbox_id);
+	TRY(translate_check_in_pod(sandbox_config(sb), request->config, &t->err));
 	TRY(log_path_of(t, sb, request->config, &r.log_path));
 	name = n->front->container_name(request->config);
 	canonical_pack(&request->config->base, &bytes);

@@ -16,6 +16,9 @@ extern const struct front_end cri_front_end;
 int translate_check_sandbox(const Runtime__V1__PodSandboxConfig *config, struct error *err);
 char *translate_sandbox_name(const Runtime__V1__PodSandboxMetadata *m);
 int translate_check_container(const Runtime__V1__ContainerConfig *config, struct error *err);
+/* Whether the container asks for nothing that its pod does not have. */
+int translate_check_in_pod(const Runtime__V1__PodSandboxConfig *pod,
+			   const Runtime__V1__ContainerConfig *config, struct error *err);
 
 /*
  * Limits (resources.c), void pointers being Runtime__V1__LinuxContainerResources: whether numbers

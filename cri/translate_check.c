@@ -34,23 +34,78 @@ static int check_profiles(const Runtime__V1__SecurityProfile *seccomp, const cha
 	return 0;
 }
 
+#define OPTIONS "linux.security_context.namespace_options"
+
 static int check_namespaces(const NamespaceOption *o, struct error *err)
 {
 	if (!o)
 		return 0;
 	if (o->network != NS_NAME(POD) && o->network != NS_NAME(NODE))
-		return error_set(err, ERR_INVALID,
-				 "namespace_options.network: must be POD or NODE");
+		return error_set(err, ERR_INVALID, OPTIONS ".network: must be POD or NODE");
 	if (o->ipc != NS_NAME(POD) && o->ipc != NS_NAME(NODE))
-		return error_set(err, ERR_INVALID, "namespace_options.ipc: must be POD or NODE");
-	if (o->pid == NS_NAME(TARGET) && !is_set(o->target_id))
-		return error_set(err, ERR_INVALID,
-				 "namespace_options.target_id: needed for pid TARGET");
+		return error_set(err, ERR_INVALID, OPTIONS ".ipc: must be POD or NODE");
 	if (o->userns_options && o->userns_options->mode != NS_NAME(POD) &&
 	    o->userns_options->mode != NS_NAME(NODE))
 		return error_set(err, ERR_INVALID,
-				 "namespace_options.userns_options.mode: must be POD or NODE");
+				 OPTIONS ".userns_options.mode: must be POD or NODE");
+	if ((o->pid == NS_NAME(TARGET)) != is_set(o->target_id))
+		return error_set(err, ERR_INVALID,
+				 OPTIONS ".target_id: needed for pid TARGET, and only there");
 	return 0;
+}
+
+static bool is_same_map(Runtime__V1__IDMapping **a, size_t a_count, Runtime__V1__IDMapping **b,
+			size_t b_count)
+{
+	for (size_t i = 0; i < a_count && i < b_count; i++)
+		if (a[i]->host_id != b[i]->host_id || a[i]->container_id != b[i]->container_id ||
+		    a[i]->length != b[i]->length)
+			return false;
+	return a_count == b_count;
+}
+
+static int check_user_namespace(const Runtime__V1__UserNamespace *mine,
+				const Runtime__V1__UserNamespace *pod, struct error *err)
+{
+	if (!mine || mine->mode != NS_NAME(POD))
+		return 0;
+	/* the zero value means what nobody asked for, unless it has ids */
+	if ((!pod || pod->mode != NS_NAME(POD)) && !mine->n_uids && !mine->n_gids)
+		return 0;
+	if (pod && pod->mode == NS_NAME(POD) &&
+	    is_same_map(mine->uids, mine->n_uids, pod->uids, pod->n_uids) &&
+	    is_same_map(mine->gids, mine->n_gids, pod->gids, pod->n_gids))
+		return 0;
+	return error_set(err, ERR_INVALID,
+			 "config." OPTIONS ".userns_options: a container has its pod's user "
+			 "namespace; give both the same one");
+}
+
+int translate_check_in_pod(const SandboxConfig *pod, const ContainerConfig *config,
+			   struct error *err)
+{
+	const ContainerSecurity *s = security_of(config);
+	const Runtime__V1__LinuxSandboxSecurityContext *p =
+		pod->linux ? pod->linux->security_context : NULL;
+	const NamespaceOption *mine = s ? s->namespace_options : NULL;
+	const NamespaceOption *of_pod = sandbox_namespaces(pod);
+
+	if (s && s->privileged && (!p || !p->privileged))
+		return error_set(err, ERR_INVALID,
+				 "config.linux.security_context.privileged: the pod does not allow "
+				 "it; run the pod with linux.security_context.privileged");
+	if (!mine)
+		return 0;
+	if (mine->network == NS_NAME(NODE) && (!of_pod || of_pod->network != NS_NAME(NODE)))
+		return error_set(err, ERR_INVALID,
+				 "config." OPTIONS ".network: a container has its pod's, and that "
+				 "is not NODE");
+	if (mine->ipc == NS_NAME(NODE) && (!of_pod || of_pod->ipc != NS_NAME(NODE)))
+		return error_set(err, ERR_INVALID,
+				 "config." OPTIONS ".ipc: a container has its pod's, and that is "
+				 "not NODE");
+	return check_user_namespace(mine->userns_options, of_pod ? of_pod->userns_options : NULL,
+				    err);
 }
 
 int translate_check_sandbox(const SandboxConfig *config, struct error *err)
@@ -59,6 +114,7 @@ int translate_check_sandbox(const SandboxConfig *config, struct error *err)
 
 	if (!config || !config->metadata)
 		return error_set(err, ERR_INVALID, "config.metadata: missing");
+	TRY(translate_check_known(&config->base, "config", err));
 	if (!is_set(config->metadata->name))
 		return error_set(err, ERR_INVALID, "config.metadata.name: missing");
 	if (strlen(config->hostname) > 64)
@@ -74,8 +130,10 @@ int translate_check_sandbox(const SandboxConfig *config, struct error *err)
 	if (!s)
 		return 0;
 	TRY(check_namespaces(s->namespace_options, err));
-	TRY(check_selinux(s->selinux_options, err));
-	return 0;
+	if (s->namespace_options && s->namespace_options->pid == NS_NAME(TARGET))
+		return error_set(err, ERR_INVALID,
+				 OPTIONS ".pid: TARGET is for containers; a pod has none to name");
+	return check_selinux(s->selinux_options, err);
 }
 
 static int check_mount(const Runtime__V1__Mount *m, struct error *err)
@@ -86,6 +144,9 @@ static int check_mount(const Runtime__V1__Mount *m, struct error *err)
 				 m->host_path, m->container_path);
 	if (m->image && is_set(m->image->image))
 		return refuse_field(err, "mounts.image");
+	if (is_set(m->image_sub_path))
+		return error_set(err, ERR_INVALID, "mount at %.200s: image_sub_path needs an image",
+				 m->container_path);
 	if (m->host_path[0] != '/')
 		return error_set(err, ERR_INVALID,
 				 "mount at %.200s: host_path %.200s is not absolute",
@@ -137,6 +198,7 @@ int translate_check_container(const ContainerConfig *config, struct error *err)
 		return error_set(err, ERR_INVALID, "config.metadata.name: missing");
 	if (!config->image || !is_set(config->image->image))
 		return error_set(err, ERR_INVALID, "config.image.image: missing");
+	TRY(translate_check_known(&config->base, "config", err));
 	if (config->windows)
 		return error_set(err, ERR_INVALID, "config.windows: this node runs Linux");
 	if (config->n_cdi_devices)

@@ -39,6 +39,11 @@ enum ns_mode translate_ns_mode(Runtime__V1__NamespaceMode mode);
 struct id_map_list translate_id_maps(struct arena *arena, Runtime__V1__IDMapping **maps,
 				     size_t count);
 
+/* translate_known.c */
+
+/* Refuses values of enums that the API does not have, in a message with all that is in it. */
+int translate_check_known(const ProtobufCMessage *m, const char *path, struct error *err);
+
 /* translate_sandbox.c: of struct front_end. */
 
 int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,
