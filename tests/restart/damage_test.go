@@ -237,6 +237,9 @@ func TestDamagedLayerCostsItsImages(t *testing.T) {
 	chains := strings.Fields(s.sql(t, "SELECT chain_ids FROM images WHERE repo_tags LIKE '%demo%'"))
 	layer := filepath.Join(s.Dir, "root/images/layers", strings.TrimPrefix(chains[len(chains)-1], "sha256:"))
 	must(t, os.Rename(layer, s.dir+"/away"))
+	for _, options := range [][]string{nil, {"--fix"}} {
+		expectLine(t, s.fsck(t, left, options...), "image ", "a container is on it")
+	}
 	for range 2 {
 		s.Run(t)
 		s.mustLog(t, "level=error", "docker.io/library/demo:latest", "damaged", "a layer is missing", "import it again")

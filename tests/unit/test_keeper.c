@@ -764,18 +764,60 @@ static void orphans_are_recorded(void **state)
 	assert_int_equal(end(&k, SIGTERM), 7);
 }
 
-static void signals_reach_the_server(void **state)
+/* Its keeper tells what systemd listens to. */
+static struct kept_server start_notified(int *ret_notify)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	struct kept_server k;
-	char text[32] = "";
 
+	*ret_notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", dir);
-	assert_int_equal(bind(notify, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(bind(*ret_notify, (struct sockaddr *)&address, sizeof(address)), 0);
 	setenv("NOTIFY_SOCKET", address.sun_path, 1);
 	k = start(self, 0, NULL);
 	unsetenv("NOTIFY_SOCKET");
+	return k;
+}
+
+/* systemd passes all names in one environment string, and one that is too long would keep the unit
+ * from ever starting again. */
+static void systemd_is_given_what_it_can_pass(void **state)
+{
+	size_t count = 0, size = 0;
+	struct kept_server k;
+	int notify;
+
+	setenv("FDSTORE", "4096", 1);
+	k = start_notified(&notify);
+	unsetenv("FDSTORE");
+	await_server(&k);
+	ok(&k, "many");
+	assert_int_equal(kill(k.keeper, SIGTERM), 0);
+	while (is_readable(notify, count_in_log(&k, "systemd can't keep all") ? 0 : 20000)) {
+		char text[256] = "", *name;
+
+		/* the descriptor that comes with it is not wanted */
+		assert_true(recv(notify, text, sizeof(text) - 1, 0) > 0);
+		name = strstr(text, "FDNAME=");
+		if (!name)
+			continue;
+		count++;
+		size += strcspn(name + strlen("FDNAME="), "\n") + 1;
+	}
+	assert_in_range(count, 1000, MANY - 1);
+	assert_in_range(size, FDSTORE_SYSTEMD_NAMES - 2 * FDSTORE_NAME_MAX, FDSTORE_SYSTEMD_NAMES);
+	assert_int_equal(end(&k, 0), 7);
+	close(notify);
+	unlink(path_in("notify"));
+}
+
+static void signals_reach_the_server(void **state)
+{
+	struct kept_server k;
+	char text[32] = "";
+	int notify;
+
+	k = start_notified(&notify);
 	await_server(&k);
 	assert_int_equal(kill(k.keeper, SIGHUP), 0);
 	assert_string_equal(hear(&k), "hup");
@@ -788,7 +830,7 @@ static void signals_reach_the_server(void **state)
 	await_server(&k);
 	assert_int_equal(end(&k, SIGINT), 128 + SIGINT);
 	close(notify);
-	unlink(address.sun_path);
+	unlink(path_in("notify"));
 }
 
 /* Whoever listens there starts another keeper, whose server needs the place. */
@@ -1127,6 +1169,7 @@ int main(int argc, char **argv)
 		test(orphans_are_recorded),
 		test(reaped_child_is_recorded),
 		test(signals_reach_the_server),
+		test(systemd_is_given_what_it_can_pass),
 		test(server_ends_with_a_keeper_of_systemds),
 		test(wrong_configuration_ends_it),
 		test(delays_are_kept),
