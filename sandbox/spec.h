@@ -76,8 +76,12 @@ struct mount_spec {
 };
 
 struct device_spec {
-	const char *host_path, *path; /* path in the container */
-	const char *permissions;      /* of "rwm" */
+	const char *host_path, *path;	 /* path in the container */
+	const char *permissions;	 /* of "rwm" */
+	bool has_mode, has_uid, has_gid; /* else as the host's node */
+	mode_t mode;
+	uid_t uid;
+	gid_t gid;
 };
 
 struct rlimit_spec {

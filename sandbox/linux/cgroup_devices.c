@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 
 #define ATTACHED_MAX 64
@@ -83,16 +84,12 @@ static struct bpf_insn *emit_load(struct bpf_insn *at, uint8_t reg, size_t offse
 	return op(at, BPF_LDX | BPF_MEM | BPF_W, reg, BPF_REG_1, (int16_t)offset, 0);
 }
 
-static int load_program(const struct cgroup_device *extra, size_t count)
+struct bpf_insn *cgroup_devices_program(const struct cgroup_device *extra, size_t count,
+					size_t *ret_count)
 {
-	cleanup_free struct bpf_insn *code =
-		calloc(RULE_INSNS * (DEFAULT_COUNT + count) + 16, sizeof(*code));
+	struct bpf_insn *code = xcalloc(RULE_INSNS * (DEFAULT_COUNT + count) + 16, sizeof(*code));
 	struct bpf_insn *at = code;
-	union bpf_attr attr = {.prog_type = BPF_PROG_TYPE_CGROUP_DEVICE};
-	int fd;
 
-	if (!code)
-		return -ENOMEM;
 	at = emit_load(at, BPF_REG_2, offsetof(struct bpf_cgroup_dev_ctx, access_type));
 	at = emit_load(at, BPF_REG_4, offsetof(struct bpf_cgroup_dev_ctx, major));
 	at = emit_load(at, BPF_REG_5, offsetof(struct bpf_cgroup_dev_ctx, minor));
@@ -105,8 +102,19 @@ static int load_program(const struct cgroup_device *extra, size_t count)
 		at = emit_rule(at, &extra[i]);
 	at = op(at, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0);
 	at = op(at, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
+	*ret_count = (size_t)(at - code);
+	return code;
+}
+
+static int load_program(const struct cgroup_device *extra, size_t count)
+{
+	size_t length;
+	cleanup_free struct bpf_insn *code = cgroup_devices_program(extra, count, &length);
+	union bpf_attr attr = {.prog_type = BPF_PROG_TYPE_CGROUP_DEVICE};
+	int fd;
+
 	attr.insns = (uintptr_t)code;
-	attr.insn_cnt = (uint32_t)(at - code);
+	attr.insn_cnt = (uint32_t)length;
 	attr.license = (uintptr_t) "Apache-2.0";
 	snprintf(attr.prog_name, sizeof(attr.prog_name), "crisp_devices");
 	fd = bpf(BPF_PROG_LOAD, &attr);

@@ -107,6 +107,11 @@ int cgroup_remove_tree(const struct hierarchy *h, const char *path);
 int cgroup_apply_devices(struct cgroups *cg, const char *path, const struct cgroup_device *extra,
 			 size_t count, struct error *err);
 
+/* The BPF program of the usual list and extra; the caller frees it. */
+struct bpf_insn;
+struct bpf_insn *cgroup_devices_program(const struct cgroup_device *extra, size_t count,
+					size_t *ret_count);
+
 struct pid_list {
 	pid_t *items;
 	size_t count, capacity;

@@ -19,7 +19,7 @@
 #include "recovery/exit_status.h"
 #include "sandbox/linux/init/protocol.h"
 #include "sandbox/linux/kind.h"
-#include "sandbox/linux/mounts.h"
+#include "sandbox/linux/devices.h"
 #include "sandbox/linux/ns.h"
 #include "sandbox/linux/overlay.h"
 #include "sandbox/linux/spec_copy.h"
@@ -109,6 +109,13 @@ static int check_spec(const struct linux_sandbox *s, const struct container_spec
 	if (spec->pid == NS_NODE && s->spec.has_userns)
 		return error_set(err, ERR_INVALID,
 				 "container in a user namespace wants the node's pid namespace");
+	for (size_t i = 0; i < spec->device_count && s->spec.has_userns; i++)
+		if (spec->devices[i].has_mode || spec->devices[i].has_uid ||
+		    spec->devices[i].has_gid)
+			return error_set(err, ERR_UNIMPLEMENTED,
+					 "device %.200s: in a user namespace it is the host's own "
+					 "node, which keeps its owner and mode; ask for neither",
+					 spec->devices[i].host_path);
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "io/base/cleanup.h"
 #include "sandbox/linux/caps.h"
 #include "sandbox/linux/cgroup_priv.h"
+#include "sandbox/linux/devices.h"
 #include "sandbox/linux/kind.h"
 #include "sandbox/linux/mounts.h"
 #include "sandbox/linux/ns.h"

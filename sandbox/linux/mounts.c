@@ -5,7 +5,6 @@
  */
 #include "sandbox/linux/mounts.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -13,16 +12,13 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 #include "io/fs.h"
+#include "sandbox/linux/devices.h"
 #include "sandbox/linux/overlay.h"
-
-#define DEVICES_MAX 4096
-#define DEVICE_DEPTH_MAX 8
 
 static int make_directories(const char *path, struct error *err)
 {
@@ -55,11 +51,6 @@ static int open_source(const char *path, int *ret_fd, struct error *err)
 		return error_errno(err, errno, "open the mount source %s", path);
 	*ret_fd = fd;
 	return 0;
-}
-
-static bool is_node(const struct stat *st)
-{
-	return S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode);
 }
 
 static uint64_t propagation_flag(enum mount_propagation p)
@@ -181,137 +172,7 @@ int mount_source_open(const struct mount_spec *m, int user_fd, bool has_devices,
 	if (fstat(source, &st) < 0)
 		return error_errno(err, errno, "look at the mount source %s", m->source);
 	TRY(clone_source(source, m->source, true, &mount, err));
-	TRY(set_attributes(mount, m, user_fd, has_devices || is_node(&st), err));
+	TRY(set_attributes(mount, m, user_fd, has_devices || is_device(&st), err));
 	*ret = (struct mount_source){.fd = take_fd(&mount), .is_directory = S_ISDIR(st.st_mode)};
 	return 0;
-}
-
-void device_list_done(struct device_list *list)
-{
-	for (size_t i = 0; i < list->count; i++) {
-		free(list->items[i].path);
-		free(list->items[i].host_path);
-	}
-	free(list->items);
-	*list = (struct device_list){0};
-}
-
-static bool has_device(const struct device_list *list, const char *path)
-{
-	for (size_t i = 0; i < list->count; i++)
-		if (strcmp(list->items[i].path, path) == 0)
-			return true;
-	return false;
-}
-
-static void add_device(struct device_list *list, const char *path, const char *host_path,
-		       const struct stat *st, const char *access)
-{
-	if (has_device(list, path))
-		return;
-	list->items = xrealloc(list->items, (list->count + 1) * sizeof(*list->items));
-	list->items[list->count++] = (struct device){
-		.path = xstrdup(path),
-		.host_path = xstrdup(host_path),
-		.mode = st->st_mode,
-		.uid = st->st_uid,
-		.gid = st->st_gid,
-		.number = st->st_rdev,
-		.access = access,
-	};
-}
-
-/* What the container's /dev has of its own. */
-static bool is_own(const char *path)
-{
-	static const char *const own[] = {"/dev/pts", "/dev/shm",     "/dev/mqueue",
-					  "/dev/fd",  "/dev/console", "/dev/ptmx"};
-
-	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
-		if (strcmp(path, own[i]) == 0)
-			return true;
-	return false;
-}
-
-/* All nodes beneath host; entries that vanish meanwhile are left out. */
-static int add_tree(struct device_list *list, const char *path, const char *host,
-		    const char *access, int depth, struct error *err)
-{
-	cleanup_closedir DIR *dir = opendir(host);
-	struct dirent *e;
-
-	while (dir && depth < DEVICE_DEPTH_MAX && (e = readdir(dir))) {
-		cleanup_free char *inner = NULL;
-		cleanup_free char *inner_host = NULL;
-		struct stat st;
-
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
-		inner = xasprintf("%s/%s", path, e->d_name);
-		inner_host = xasprintf("%s/%s", host, e->d_name);
-		if (is_own(inner_host) || lstat(inner_host, &st) < 0)
-			continue;
-		if (list->count >= DEVICES_MAX)
-			return error_set(err, ERR_EXHAUSTED, "devices beneath %s: more than %d",
-					 host, DEVICES_MAX);
-		if (S_ISDIR(st.st_mode))
-			TRY(add_tree(list, inner, inner_host, access, depth + 1, err));
-		else if (is_node(&st))
-			add_device(list, inner, inner_host, &st, access);
-	}
-	return 0;
-}
-
-static int add_asked(struct device_list *list, const struct device_spec *d, struct error *err)
-{
-	const char *path = d->path && *d->path ? d->path : d->host_path;
-	const char *access = d->permissions && *d->permissions ? d->permissions : "rwm";
-	struct stat st;
-
-	if (strspn(access, "rwm") != strlen(access))
-		return error_set(err, ERR_INVALID,
-				 "device %s: permissions \"%.16s\" are not out of rwm",
-				 d->host_path ?: "(none)", access);
-	if (!d->host_path || d->host_path[0] != '/' || path[0] != '/')
-		return error_set(err, ERR_INVALID, "device %s: its paths must be absolute",
-				 d->host_path ?: "(none)");
-	/* /dev has links, such as those that udev makes */
-	if (stat(d->host_path, &st) < 0)
-		return error_set(err, ERR_INVALID, "device %s: %s", d->host_path,
-				 strerrordesc_np(errno));
-	if (S_ISDIR(st.st_mode))
-		return add_tree(list, path, d->host_path, access, 0, err);
-	if (!is_node(&st))
-		return error_set(err, ERR_INVALID, "device %s: it is no device", d->host_path);
-	add_device(list, path, d->host_path, &st, access);
-	return 0;
-}
-
-int device_list_make(const struct container_spec *spec, bool with_host, struct device_list *ret,
-		     struct error *err)
-{
-	static const struct {
-		const char *path;
-		unsigned major, minor;
-	} standard[DEVICES_STANDARD] = {{"/dev/null", 1, 3},	{"/dev/zero", 1, 5},
-					{"/dev/full", 1, 7},	{"/dev/random", 1, 8},
-					{"/dev/urandom", 1, 9}, {"/dev/tty", 5, 0}};
-	struct device_list list = {0};
-	int r = 0;
-
-	for (size_t i = 0; i < sizeof(standard) / sizeof(standard[0]); i++) {
-		struct stat st = {.st_mode = S_IFCHR | 0666,
-				  .st_rdev = makedev(standard[i].major, standard[i].minor)};
-
-		add_device(&list, standard[i].path, standard[i].path, &st, "rwm");
-	}
-	for (size_t i = 0; i < spec->device_count && r == 0; i++)
-		r = add_asked(&list, &spec->devices[i], err);
-	if (r == 0 && with_host)
-		r = add_tree(&list, "/dev", "/dev", "rwm", 0, err);
-	if (r < 0)
-		device_list_done(&list);
-	else
-		*ret = list;
-	return r;
 }

@@ -26,28 +26,3 @@ int mount_source_open(const struct mount_spec *m, int user_fd, bool has_devices,
 /* A detached mount of one path, for device nodes, /dev/shm and /sys. */
 int mount_clone(const char *path, bool is_recursive, bool is_readonly, int *ret_fd,
 		struct error *err);
-
-/* A device for a container's /dev. */
-struct device {
-	char *path;	 /* in the container */
-	char *host_path; /* where it comes from */
-	mode_t mode;
-	uid_t uid;
-	gid_t gid;
-	dev_t number;
-	const char *access; /* out of "rwm"; the spec's */
-};
-
-struct device_list {
-	struct device *items;
-	size_t count;
-};
-
-/* How many of a list are the ones that every container has; they come first. */
-#define DEVICES_STANDARD 6
-
-/* Those that every container has, those asked for (a directory: all nodes beneath it), and for
- * with_host all of the host's /dev. */
-int device_list_make(const struct container_spec *spec, bool with_host, struct device_list *ret,
-		     struct error *err);
-void device_list_done(struct device_list *list);

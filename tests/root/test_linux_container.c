@@ -605,6 +605,20 @@ static void device_is_given(void **state)
 	run_fails(&p, ERR_INVALID, "/dev/no-such");
 }
 
+/* Where the image has something else, that is not taken for the device: the nodes of a privileged
+ * container are not mounted over it. */
+static void an_images_file_is_no_device(void **state)
+{
+	struct linux_pod p;
+	struct device_spec d = {"/dev/full", "/bin/sh", "r"};
+
+	pod_init(&p, "true");
+	p.container.is_privileged = true;
+	p.container.devices = &d;
+	p.container.device_count = 1;
+	run_fails(&p, ERR_INTERNAL, "/bin/sh");
+}
+
 /* The default capabilities have CAP_MKNOD, which must not open the node's disks. */
 static void device_permissions_hold(void **state)
 {
@@ -884,6 +898,7 @@ int main(void)
 		cmocka_unit_test(limits_are_set_and_clamped),
 		cmocka_unit_test(privileged_sees_the_node),
 		cmocka_unit_test(device_is_given),
+		cmocka_unit_test(an_images_file_is_no_device),
 		cmocka_unit_test(device_permissions_hold),
 		cmocka_unit_test(made_device_nodes_do_not_work),
 		cmocka_unit_test(image_mount_shows_layers),

@@ -51,6 +51,21 @@ static int open_parent(int root, const char *path, const char **ret_name)
 	return make_beneath(root, n ? parent : ".", true);
 }
 
+/* What a device is mounted on may be anything; else it has to be that device, whatever the image
+ * has in its place. errno stays. */
+static bool is_node_there(int dir, const char *name, const struct plan_device *d)
+{
+	struct stat st;
+
+	if (d->fd >= 0)
+		return true;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    (st.st_mode & S_IFMT) == (d->mode & S_IFMT) && st.st_rdev == d->number)
+		return true;
+	errno = EEXIST;
+	return false;
+}
+
 static void make_device(int root, const char *path, const struct plan_device *d, const char *shown)
 {
 	const char *name;
@@ -62,7 +77,7 @@ static void make_device(int root, const char *path, const struct plan_device *d,
 		r = mknodat(dir, name, S_IFREG | 0600, 0);
 	else
 		r = mknodat(dir, name, d->mode, d->number);
-	if (r < 0 && errno != EEXIST)
+	if (r < 0 && (errno != EEXIST || !is_node_there(dir, name, d)))
 		fail(STEP_DEVICE, shown);
 	if (r == 0 && d->fd < 0 && (d->uid || d->gid) &&
 	    fchownat(dir, name, d->uid, d->gid, AT_SYMLINK_NOFOLLOW) < 0)
