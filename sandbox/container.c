@@ -373,6 +373,45 @@ int container_start(struct task *t, struct node *n, const char *id)
 	return 0;
 }
 
+/* Whose limit it was: its own, or that of a group that has more. */
+static char *oom_text(const struct container *c, const char *group)
+{
+	size_t length = group ? strlen(group) : 0;
+	bool is_own = length >= ID_SIZE - 1 && !strcmp(group + length - (ID_SIZE - 1), c->id);
+
+	if (!group)
+		return xstrdup("nobody knows by whose limit");
+	if (!strcmp(group, "/"))
+		return xstrdup("the node had no memory left");
+	return xasprintf("the memory limit of cgroup %s, %s, was reached", group,
+			 is_own ? "its own" : "which has more than this container");
+}
+
+/* A later server doesn't tell of them again. The row is its queue's; its end writes it anyway. */
+static void note_kills(struct task *t, void *arg)
+{
+	struct container *unlocked = arg, *c cleanup_container = NULL;
+
+	if (container_acquire(t, unlocked->node, unlocked->id, &c) == 0 &&
+	    c->state == CONTAINER_RUNNING)
+		container_write_later(c);
+	container_unref(unlocked);
+}
+
+void node_container_oom(void *data, const char *container_id, uint64_t kills, const char *group)
+{
+	struct node *n = data;
+	struct container *c = map_get(&n->containers, container_id);
+	char *why cleanup_free = NULL;
+
+	if (!c)
+		return;
+	why = oom_text(c, group);
+	log_warning("container %s: %llu of its processes killed for memory: %s", c->id,
+		    (unsigned long long)kills, why);
+	task_start(n->loop, "kills for memory", note_kills, container_ref(c));
+}
+
 static void describe_exit(struct container *c, const struct container_exit *e)
 {
 	c->finished_at = e->finished_at;
@@ -383,10 +422,14 @@ static void describe_exit(struct container *c, const struct container_exit *e)
 		return;
 	}
 	c->exit_code = e->exit.code;
-	if (e->is_oom_killed)
+	if (e->is_oom_killed) {
+		char *why cleanup_free = oom_text(c, e->oom_group);
+
 		set_text(&c->reason, REASON_OOM);
-	else
+		set_text(&c->message, why);
+	} else {
 		set_text(&c->reason, e->exit.code ? REASON_ERROR : REASON_COMPLETED);
+	}
 }
 
 int container_check_handle(const struct container *c, struct error *err)

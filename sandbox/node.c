@@ -33,6 +33,7 @@ void node_set_env(struct node *n)
 		.fdstore = n->fdstore,
 		.container_exited = node_container_exited,
 		.sandbox_exited = node_sandbox_exited,
+		.container_oom = node_container_oom,
 		.data = n,
 	};
 }

@@ -114,6 +114,7 @@ void exec_drop_intents(struct store_batch *batch);
 int node_note_boot(struct task *t, struct node *n);
 /* In memory only; for rows that could not be changed. */
 void container_end_by_reboot(struct container *c);
-/* env->container_exited and env->sandbox_exited. */
+/* What the environment's functions of these names are. */
+void node_container_oom(void *data, const char *container_id, uint64_t kills, const char *group);
 void node_container_exited(void *data, const char *container_id);
 void node_sandbox_exited(void *data, const char *sandbox_id);

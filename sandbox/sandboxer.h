@@ -37,6 +37,13 @@ struct sandboxer_env {
 	void (*container_exited)(void *data, const char *container_id);
 	/* What holds the sandbox up (a PID 1, a virtual machine) ended without being asked to. */
 	void (*sandbox_exited)(void *data, const char *sandbox_id);
+	/*
+	 * The kernel killed so many processes of a container for memory, since it was last told of;
+	 * group is the cgroup whose limit did it, "/" when the node had no memory left, NULL when
+	 * nobody knows. As it happens, but for what happened while no server ran.
+	 */
+	void (*container_oom)(void *data, const char *container_id, uint64_t kills,
+			      const char *group);
 	void *data;
 };
 
@@ -61,7 +68,10 @@ enum container_life { LIFE_CREATED, LIFE_RUNNING, LIFE_EXITED };
 struct container_exit {
 	struct process_exit exit;
 	bool is_known; /* false: nobody can tell how it ended */
+	/* Some process of it was killed for memory: the main one, then that is its exit, or another
+	 * one, then it ended by itself, whatever it made of that. */
 	bool is_oom_killed;
+	const char *oom_group; /* as container_oom's; owned by the kind's object */
 	bool never_ran;	     /* the server died while it was started: remove, then create it anew */
 	int64_t finished_at; /* realtime ns */
 };

@@ -133,9 +133,47 @@ int cgroup_children(struct task *t, struct cgroups *cg, const char *path,
 /* Pids in it and below; the caller frees. A missing group has none. */
 int cgroup_procs(struct task *t, struct cgroups *cg, const char *path, pid_t **ret_pids,
 		 size_t *ret_count);
-/* How many processes the kernel killed for memory, in it and below. Before cgroup_remove(). 0 kills
- * when there is no memory controller. */
-int cgroup_oom_kills(struct cgroups *cg, const char *path, uint64_t *ret, struct error *err);
+
+/* Groups whose limits are looked at, from one upwards; those of kubepods/burstable/pod/container
+ * are four. */
+#define CGROUP_LEVELS 16
+
+/*
+ * What memory did to a group. v2 counts how often a limit made the kernel kill; v1 only how often a
+ * limit was hit, also where caches could be dropped then.
+ */
+struct cgroup_oom {
+	uint64_t kills;		      /* processes killed for memory, in it and below */
+	uint64_t hits[CGROUP_LEVELS]; /* its own limit, that of the group above, and so on */
+};
+
+/*
+ * Before cgroup_remove(). seen is what was known: the hits are looked at only if there were kills
+ * since then; NULL: in any case. All zero without a memory controller; a group that is not there is
+ * ERR_NOT_FOUND. Any thread.
+ */
+int cgroup_oom_read(struct cgroups *cg, const char *path, const struct cgroup_oom *seen,
+		    struct cgroup_oom *ret, struct error *err);
+/*
+ * The group whose limit killed in between, path or one above it, malloc'ed; "/": the node had no
+ * memory left; NULL: nobody knows. On v2 by its counters; on v1 by what the kernel wrote to its
+ * log (oom_report.h), else the nearest one whose limit was hit. Not on the loop.
+ */
+char *cgroup_oom_culprit(struct cgroups *cg, const char *path, const struct cgroup_oom *before,
+			 const struct cgroup_oom *after);
+
+/* How a group can tell that it ran out of memory. */
+enum cgroup_oom_events {
+	OOM_EVENTS_NONE,
+	OOM_EVENTS_EVENTFD, /* v1: before the kernel kills; once more after the group went */
+	OOM_EVENTS_INOTIFY, /* v2: once it has killed, as IN_MODIFY */
+};
+
+enum cgroup_oom_events cgroup_oom_events(const struct cgroups *cg);
+/* Has fd, of that kind, tell of the group from now on, whatever limit above it is the cause.
+ * ret_watch is inotify's, else untouched. Any thread. */
+int cgroup_oom_watch(struct cgroups *cg, const char *path, int fd, int *ret_watch,
+		     struct error *err);
 
 /* Any thread. What the kernel has no controller or file for stays USAGE_NONE. A group that is not
  * there is ERR_NOT_FOUND. Details: the descriptors of all processes are counted. */

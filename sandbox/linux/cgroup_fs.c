@@ -39,6 +39,11 @@ int cgroup_open(const struct hierarchy *h, const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
+int cgroup_open_in(const struct cgroups *cg, enum controller c, const char *path)
+{
+	return cg->of[c] < 0 ? -ENOTSUP : cgroup_open(&cg->hierarchies[cg->of[c]], path);
+}
+
 ssize_t cgroup_read(int dir, const char *file, char *value, size_t size)
 {
 	cleanup_close int fd = openat(dir, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);

@@ -84,6 +84,8 @@ int limits_apply(const struct cgroups *cg, const char *path, struct setting_list
 
 /* Opens the group's directory (O_RDONLY); negative errno. */
 int cgroup_open(const struct hierarchy *h, const char *path);
+/* The same in the hierarchy of a controller; -ENOTSUP when the node has none. */
+int cgroup_open_in(const struct cgroups *cg, enum controller c, const char *path);
 /* Whole value, cut to size, without the final newline. Returns its length or a negative errno. */
 ssize_t cgroup_read(int dir, const char *file, char *value, size_t size);
 int cgroup_write(int dir, const char *file, const char *value);

@@ -12,49 +12,6 @@
 #include "io/base/cleanup.h"
 #include "io/base/clock.h"
 
-/* v1 counts in each group by itself, v2 with all below. */
-static int add_oom_kills(int dir, void *arg)
-{
-	uint64_t n = cgroup_read_key(dir, "memory.oom_control", "oom_kill"), *sum = arg;
-
-	if (n != UINT64_MAX)
-		*sum += n;
-	return 0;
-}
-
-static int open_group(const struct cgroups *cg, enum controller c, const char *path)
-{
-	return cg->of[c] < 0 ? -ENOTSUP : cgroup_open(&cg->hierarchies[cg->of[c]], path);
-}
-
-int cgroup_oom_kills(struct cgroups *cg, const char *path, uint64_t *ret, struct error *err)
-{
-	int dir, r;
-	uint64_t sum = 0;
-
-	TRY(cgroup_path_check(path, err));
-	dir = open_group(cg, CONTROLLER_MEMORY, path);
-	if (dir == -ENOTSUP) {
-		*ret = 0;
-		return 0;
-	}
-	if (dir == -ENOENT)
-		return error_set(err, ERR_NOT_FOUND, "cgroup %s is gone", path);
-	if (dir < 0)
-		return error_errno(err, -dir, "open cgroup %s", path);
-	if (cg->hierarchies[cg->of[CONTROLLER_MEMORY]].is_v2) {
-		sum = cgroup_read_key(dir, "memory.events", "oom_kill");
-		close_fd(dir);
-		*ret = sum == UINT64_MAX ? 0 : sum;
-		return 0;
-	}
-	r = cgroup_walk(dir, add_oom_kills, &sum);
-	if (r < 0)
-		return error_errno(err, -r, "read memory.oom_control of cgroup %s", path);
-	*ret = sum;
-	return 0;
-}
-
 /* Where the value of a "key value" line goes, and by what it is multiplied. */
 struct key {
 	const char *name;
@@ -244,8 +201,8 @@ static void read_memory(int dir, bool is_v2, struct usage *u)
 
 static void read_processor(const struct cgroups *cg, const char *path, int v2, struct usage *u)
 {
-	cleanup_close int account = open_group(cg, CONTROLLER_CPUACCT, path);
-	cleanup_close int quota = open_group(cg, CONTROLLER_CPU, path);
+	cleanup_close int account = cgroup_open_in(cg, CONTROLLER_CPUACCT, path);
+	cleanup_close int quota = cgroup_open_in(cg, CONTROLLER_CPU, path);
 
 	/* v2 counts time without its controller, too */
 	if (v2 >= 0)
@@ -326,8 +283,8 @@ int cgroup_usage(struct cgroups *cg, const char *path, bool has_details, struct 
 		return error_errno(err, -tracker, "open cgroup %s", path);
 	usage_init(ret);
 	ret->at = realtime_ns();
-	memory = open_group(cg, CONTROLLER_MEMORY, path);
-	pids = open_group(cg, CONTROLLER_PIDS, path);
+	memory = cgroup_open_in(cg, CONTROLLER_MEMORY, path);
+	pids = cgroup_open_in(cg, CONTROLLER_PIDS, path);
 	v2 = cg->v2 >= 0 ? cgroup_open(&cg->hierarchies[cg->v2], path) : -1;
 	read_processor(cg, path, v2, ret);
 	if (memory >= 0)

@@ -50,6 +50,7 @@ void linux_container_unref(struct linux_container *c)
 	if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
 		return;
 	user_ids_done(&c->user);
+	free(c->oom.culprit);
 	linux_sandbox_unref(c->sandbox);
 	arena_free(c->arena);
 	free(c);
@@ -66,6 +67,7 @@ static struct linux_container *container_new(struct linux_sandbox *s,
 	c->sandbox = linux_sandbox_ref(s);
 	c->pidfd = -1;
 	task_event_init(&c->exited);
+	list_init(&c->oom.node);
 	atomic_init(&c->refs, 1);
 	list_append(&s->containers, &c->node);
 	return c;
@@ -78,6 +80,7 @@ void linux_container_forget(void *container)
 	if (!c)
 		return;
 	list_remove(&c->node);
+	linux_oom_unwatch(c, false);
 	loop_watch_free(c->watch);
 	c->watch = NULL;
 	/* nobody would set it any more */
@@ -253,7 +256,10 @@ void linux_container_record(void *container, struct buf *ret)
 		   "version=1\nboot=%s\npid=%d\nstarted=%llu\nrun=%d\nuid=%u\ngid=%u\nhome=%s\n",
 		   kind.boot, c->pid, (unsigned long long)c->started, c->has_run, c->user.uid,
 		   c->user.gid, c->user.home ?: "/");
-	buf_printf(ret, "cgroup=%s\n", c->cgroup);
+	buf_printf(ret, "cgroup=%s\noom_kills=%llu\n", c->cgroup,
+		   (unsigned long long)c->oom.seen.kills);
+	if (c->oom.culprit)
+		buf_printf(ret, "oom_group=%s\n", c->oom.culprit);
 	/* one a line, since there may be many */
 	buf_printf(ret, "groups=%zu\n", c->user.group_count);
 	for (size_t i = 0; i < c->user.group_count; i++)
@@ -285,6 +291,10 @@ static void read_cgroup(struct linux_container *c, const char *record, size_t si
 {
 	cleanup_free char *path = xmalloc(size + 1);
 
+	c->oom.seen.kills = (uint64_t)record_number(record, size, "oom_kills", 0);
+	if (record_find(record, size, "oom_group", path, size + 1))
+		c->oom.culprit = xstrdup(path);
+
 	if (record_find(record, size, "cgroup", path, size + 1) &&
 	    cgroup_path_check(path, NULL) == 0)
 		c->cgroup = arena_strdup(c->arena, path);
@@ -312,6 +322,7 @@ void linux_container_watch(struct linux_container *c)
 	c->life = LIFE_RUNNING;
 	c->watch = loop_watch_fd(kind.env.loop, c->pidfd, LOOP_READ, "end of a container",
 				 on_exit_event, c);
+	linux_oom_watch(c);
 }
 
 static bool is_over(int pidfd)
@@ -464,7 +475,6 @@ static int find_exit(struct linux_container *c, struct error *err)
 int linux_container_wait(struct task *t, void *container, struct container_exit *ret_exit)
 {
 	struct linux_container *c = container;
-	uint64_t kills = 0;
 
 	if (c->life == LIFE_CREATED)
 		return error_set(&t->err, ERR_PRECONDITION, "wait for container %s: it never ran",
@@ -473,8 +483,9 @@ int linux_container_wait(struct task *t, void *container, struct container_exit 
 	if (!c->has_exit)
 		TRY(find_exit(c, &t->err));
 	TRY(cgroup_kill(t, kind.cgroups, c->cgroup));
-	if (cgroup_oom_kills(kind.cgroups, c->cgroup, &kills, &t->err) == 0 && kills)
-		c->exit.is_oom_killed = true;
+	linux_oom_look(t, c);
+	c->exit.is_oom_killed = c->oom.seen.kills > 0;
+	c->exit.oom_group = c->oom.culprit;
 	*ret_exit = c->exit;
 	return 0;
 }
@@ -487,6 +498,7 @@ int linux_container_remove(struct task *t, void *container)
 	TRY(linux_container_kill_all(t, c));
 	if (c->life == LIFE_EXITED && !c->has_exit)
 		TRY(find_exit(c, &t->err));
+	linux_oom_unwatch(c, true);
 	TRY(cgroup_remove(t, kind.cgroups, c->cgroup));
 	if (c->pid > 0)
 		exit_status_forget(kind.env.fdstore, c->pid, c->started);

@@ -12,6 +12,7 @@
 
 #include "io/base/arena.h"
 #include "io/base/list.h"
+#include "io/base/map.h"
 #include "io/offload.h"
 #include "recovery/boot.h"
 #include "recovery/pin.h"
@@ -58,6 +59,16 @@ struct linux_sandbox {
 	atomic_int refs;	 /* the handle's, and one for each job that reads the spec */
 };
 
+/* What is known of a container's processes that were killed for memory. */
+struct oom_state {
+	struct list node; /* oom.c */
+	struct channel *channel;
+	int watch;
+	bool is_over;
+	struct cgroup_oom seen; /* told and recorded */
+	char *culprit;		/* the group whose limit killed last, or "/", or NULL */
+};
+
 struct linux_container {
 	struct arena *arena;
 	struct container_spec spec; /* a copy; only update.c changes it */
@@ -76,6 +87,7 @@ struct linux_container {
 	bool has_exit;
 	struct container_exit exit;
 	struct reading *reading; /* usage.c: the one that is under way, or NULL */
+	struct oom_state oom;
 	atomic_int refs;
 };
 
@@ -135,6 +147,17 @@ void linux_container_forget(void *container);
 void linux_container_watch(struct linux_container *c);
 /* Fills c->filter when the spec has one. */
 int linux_container_need_filter(struct task *t, struct linux_container *c);
+
+/* oom.c */
+
+void linux_oom_init(void);
+void linux_oom_shutdown(void);
+/* Kills in c's group are told from now on, those since c->oom.seen at once. */
+void linux_oom_watch(struct linux_container *c);
+/* Before c or its group goes; has_gone: the group. */
+void linux_oom_unwatch(struct linux_container *c, bool has_gone);
+/* Tells what is new in c's group. */
+void linux_oom_look(struct task *t, struct linux_container *c);
 
 /* update.c */
 

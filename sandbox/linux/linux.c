@@ -15,6 +15,8 @@ extern const char pid1_program[], pid1_program_end[];
 
 static void linux_shutdown(void)
 {
+	if (kind.spawner)
+		linux_oom_shutdown();
 	spawner_free(kind.spawner);
 	cgroups_free(kind.cgroups);
 	close_fd(kind.pid1_program);
@@ -55,11 +57,13 @@ static int linux_init(const struct sandboxer_env *env, struct error *err)
 		r = -(int)err->code;
 	if (r == 0 && !(kind.spawner = spawner_new(env->loop, err)))
 		r = -(int)err->code;
-	if (r == 0)
-		task_start(env->loop, "first container", warm_up, NULL);
-	else
+	if (r < 0) {
 		linux_shutdown();
-	return r;
+		return r;
+	}
+	linux_oom_init();
+	task_start(env->loop, "first container", warm_up, NULL);
+	return 0;
 }
 
 const struct sandboxer linux_sandboxer = {

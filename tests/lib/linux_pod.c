@@ -99,6 +99,13 @@ static void on_container_exit(void *data, const char *id)
 	node.exits++;
 }
 
+static void on_oom(void *data, const char *id, uint64_t kills, const char *group)
+{
+	node.oom_kills += kills;
+	free(node.oom_group);
+	node.oom_group = group ? xstrdup(group) : NULL;
+}
+
 static void on_sandbox_exit(void *data, const char *id)
 {
 	node.sandbox_exits++;
@@ -182,7 +189,8 @@ static void init_kind(void)
 				     .state_dir = node.dir,
 				     .pins = node.pins,
 				     .container_exited = on_container_exit,
-				     .sandbox_exited = on_sandbox_exit};
+				     .sandbox_exited = on_sandbox_exit,
+				     .container_oom = on_oom};
 	node.kind = sandboxer_find("linux");
 	assert_non_null(node.kind);
 	if (node.kind->init(&env, &err) < 0)
@@ -234,6 +242,7 @@ int linux_node_teardown(void **state)
 		fail_msg("%s", err.text);
 	close(tmp);
 	free(node.layer);
+	free(node.oom_group);
 	free(node.dir);
 	return 0;
 }

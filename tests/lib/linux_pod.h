@@ -17,6 +17,8 @@ struct linux_node {
 	struct pins *pins;
 	const struct sandboxer *kind;
 	unsigned exits, sandbox_exits; /* how often the kind reported one */
+	uint64_t oom_kills;	       /* as the kind reported them */
+	char *oom_group;	       /* of the last ones */
 	struct error last;	       /* of the last on_task() */
 };
 

@@ -248,6 +248,30 @@ func (s *Server) KillKeeperBy(t testing.TB, signal unix.Signal) {
 	s.ended <- <-s.ended
 }
 
+// HoldKeeper stops the keeper, so that no server comes in place of one that is killed until it is let
+// go on.
+func (s *Server) HoldKeeper(t testing.TB) (goOn func()) {
+	t.Helper()
+	if err := s.process.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := s.process.Process.Signal(unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Log is what all servers have written to it so far.
+func (s *Server) Log(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.Dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // KillOthers kills what a server that is gone has left, and waits until it has ended.
 func (s *Server) KillOthers() {
 	for pid := range s.Others() {

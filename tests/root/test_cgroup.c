@@ -618,16 +618,20 @@ static void an_oom_kill_is_counted(void **state)
 	struct resources r = {.memory_limit = 16 * MIB, .memory_swap_limit = 16 * MIB};
 	struct usage usage;
 	struct error err = {0};
-	uint64_t n = 99;
+	struct cgroup_oom before, after;
+	cleanup_free char *culprit = NULL;
 
 	if (!has(CONTROLLER_MEMORY))
 		skip();
 	assert_ok(RUN(do_create, sub("oom"), .r = &r));
-	assert_int_equal(cgroup_oom_kills(cg, sub("oom"), &n, &err), 0);
-	assert_int_equal(n, 0);
+	assert_int_equal(cgroup_oom_read(cg, sub("oom"), NULL, &before, &err), 0);
+	assert_int_equal(before.kills, 0);
 	assert_int_equal(WTERMSIG(reap(start_in(sub("oom"), eat_memory))), SIGKILL);
-	assert_int_equal(cgroup_oom_kills(cg, sub("oom"), &n, &err), 0);
-	assert_int_equal(n, 1);
+	assert_int_equal(cgroup_oom_read(cg, sub("oom"), &before, &after, &err), 0);
+	assert_int_equal(after.kills, 1);
+	culprit = cgroup_oom_culprit(cg, sub("oom"), &before, &after);
+	assert_string_equal(culprit, sub("oom"));
+	assert_int_equal(cgroup_oom_read(cg, sub("none"), NULL, &after, &err), -ERR_NOT_FOUND);
 	assert_int_equal(cgroup_usage(cg, sub("oom"), false, &usage, &err), 0);
 	assert_true(usage.figures[USAGE_CPU] > 0 && usage.figures[USAGE_CPU] != USAGE_NONE);
 	assert_true(usage_working_set(&usage) <= usage.figures[USAGE_MEMORY]);

@@ -758,8 +758,12 @@ static void out_of_memory_is_told(void **state)
 	p.container.argv.count = 2;
 	p.container.resources.memory_limit = 16 << 20;
 	p.container.resources.memory_swap_limit = 16 << 20;
+	node.oom_kills = 0;
 	run_ok(&p, 137);
 	assert_true(p.exit.is_oom_killed);
+	assert_int_equal(node.oom_kills, 1);
+	assert_non_null(node.oom_group);
+	assert_non_null(strstr(node.oom_group, p.container_id));
 	pod_done(&p);
 }
 
