@@ -86,7 +86,7 @@ const struct grpc_method cri_methods[] = {
 		       stream_pod_sandbox_metrics_response, cri_stream_pod_sandbox_metrics),
 	RUNTIME(RuntimeConfig, runtime_config_request, runtime_config_response, cri_runtime_config),
 	RUNTIME(UpdatePodSandboxResources, update_pod_sandbox_resources_request,
-		update_pod_sandbox_resources_response, NULL),
+		update_pod_sandbox_resources_response, cri_update_pod_sandbox_resources),
 	IMAGE(ListImages, list_images_request, list_images_response, cri_list_images),
 	{"/runtime.v1.ImageService/StreamImages", &runtime__v1__stream_images_request__descriptor,
 	 &runtime__v1__stream_images_response__descriptor, true, cri_stream_images},

@@ -16,6 +16,7 @@ int cri_update_runtime_config(struct task *t, struct call *c, const void *messag
 int cri_run_pod_sandbox(struct task *t, struct call *c, const void *message);
 int cri_stop_pod_sandbox(struct task *t, struct call *c, const void *message);
 int cri_remove_pod_sandbox(struct task *t, struct call *c, const void *message);
+int cri_update_pod_sandbox_resources(struct task *t, struct call *c, const void *message);
 int cri_pod_sandbox_status(struct task *t, struct call *c, const void *message);
 int cri_list_pod_sandbox(struct task *t, struct call *c, const void *message);
 int cri_create_container(struct task *t, struct call *c, const void *message);

@@ -36,6 +36,9 @@ Runtime__V1__PodSandboxStatus *reply_sandbox_status(struct arena *arena, const s
 Runtime__V1__ContainerStatus **
 reply_container_statuses(struct arena *arena, const struct sandbox *sb, size_t *ret_count);
 
+/* Of limits, which may be NULL, a JSON object. */
+const char *reply_limits_json(struct arena *arena, const Runtime__V1__LinuxContainerResources *r);
+
 /* Figures; what isn't known isn't there. */
 Runtime__V1__UInt64Value *reply_value(struct arena *arena, uint64_t figure);
 Runtime__V1__CpuUsage *reply_cpu_usage(struct arena *arena, const struct usage *u,

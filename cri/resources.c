@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LinuxContainerResources: which can be had, what they mean, and what an update makes of them. */
 #include "cri/canonical.h"
-#include "cri/translate.h"
+#include "cri/translate_priv.h"
 
 #include <string.h>
 
@@ -34,6 +34,19 @@ static int check_limit(const char *field, const char *name, int64_t value, int64
 			 name, (long long)value, (long long)min);
 }
 
+/* It counts memory too. */
+int translate_check_swap(const char *field, const Resources *r, struct error *err)
+{
+	int64_t memory = r->memory_limit_in_bytes, swap = r->memory_swap_limit_in_bytes;
+
+	if (swap <= 0 || (memory > 0 && swap >= memory))
+		return 0;
+	return error_set(err, ERR_INVALID,
+			 "%s.memory_swap_limit_in_bytes %lld: it counts memory too, so it can't be "
+			 "below %s.memory_limit_in_bytes, %lld; give both at once",
+			 field, (long long)swap, field, (long long)memory);
+}
+
 int translate_check_resources(const char *field, const Resources *r, struct error *err)
 {
 	TRY(check_range(field, "cpu_period", r->cpu_period, CPU_PERIOD_MIN_US, CPU_PERIOD_MAX_US,
@@ -47,28 +60,8 @@ int translate_check_resources(const char *field, const Resources *r, struct erro
 			   err);
 }
 
-/* It counts memory too. */
-static int check_swap(const Resources *r, struct error *err)
+void translate_resources(struct arena *arena, const Resources *r, struct resources *ret)
 {
-	int64_t memory = r->memory_limit_in_bytes, swap = r->memory_swap_limit_in_bytes;
-
-	if (swap <= 0 || (memory > 0 && swap >= memory))
-		return 0;
-	return error_set(err, ERR_INVALID,
-			 "linux.memory_swap_limit_in_bytes %lld: it counts memory too, so it can't "
-			 "be below linux.memory_limit_in_bytes, %lld; change both at once",
-			 (long long)swap, (long long)memory);
-}
-
-static const char *null_if_empty(const char *s)
-{
-	return *s ? s : NULL;
-}
-
-void translate_resources(struct arena *arena, const void *resources, struct resources *ret)
-{
-	const Resources *r = resources;
-
 	*ret = (struct resources){
 		.cpu_shares = (uint64_t)r->cpu_shares,
 		.cpu_quota_us = r->cpu_quota,
@@ -92,12 +85,12 @@ void translate_resources(struct arena *arena, const void *resources, struct reso
 				     (unsigned long long)r->hugepage_limits[i]->limit)};
 }
 
-const void *translate_resources_of(const struct container *c)
+const Resources *translate_resources_of(const struct container *c)
 {
 	const Runtime__V1__ContainerConfig *config = container_config(c);
 
-	if (c->resources)
-		return c->resources;
+	if (c->limits.view)
+		return c->limits.view;
 	return config->linux ? config->linux->resources : NULL;
 }
 
@@ -149,14 +142,16 @@ static void take(int64_t *field, int64_t value)
 		*field = value;
 }
 
-int translate_merge_resources(struct arena *arena, const struct container *c, const void *change,
-			      struct buf *ret, struct error *err)
+int translate_merge_resources(struct arena *arena, const char *field, const Resources *held,
+			      const Resources *new, Resources *ret, struct error *err)
 {
 	Resources r = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT;
-	const Resources *held = translate_resources_of(c), *new = change;
 
 	if (held)
 		r = *held;
+	*ret = r;
+	if (!new)
+		return 0;
 	take(&r.cpu_period, new->cpu_period);
 	take(&r.cpu_quota, new->cpu_quota);
 	take(&r.cpu_shares, new->cpu_shares);
@@ -169,7 +164,46 @@ int translate_merge_resources(struct arena *arena, const struct container *c, co
 		r.cpuset_mems = new->cpuset_mems;
 	merge_unified(arena, new, &r);
 	merge_hugepages(arena, new, &r);
-	TRY(check_swap(&r, err));
+	TRY(translate_check_swap(field, &r, err));
+	*ret = r;
+	return 0;
+}
+
+static void *decode(const void *bytes, size_t size, struct error *err)
+{
+	void *resources = runtime__v1__linux_container_resources__unpack(NULL, size, bytes);
+
+	if (!resources)
+		error_set(err, ERR_INTERNAL, "stored LinuxContainerResources: damaged");
+	return resources;
+}
+
+static void free_view(void *view)
+{
+	runtime__v1__linux_container_resources__free_unpacked(view, NULL);
+}
+
+static void spec_of(struct arena *arena, const void *object, const void *view,
+		    struct resources *ret)
+{
+	const Runtime__V1__ContainerConfig *config =
+		container_config((const struct container *)object);
+
+	if (!view && config->linux)
+		view = config->linux->resources;
+	if (view)
+		translate_resources(arena, view, ret);
+}
+
+static int merge(struct arena *arena, const void *object, const void *change, struct buf *ret,
+		 struct error *err)
+{
+	Resources r;
+
+	TRY(translate_merge_resources(arena, "linux", translate_resources_of(object), change, &r,
+				      err));
 	canonical_pack(&r.base, ret);
 	return 0;
 }
+
+const struct limits_front translate_container_limits = {decode, free_view, spec_of, merge};

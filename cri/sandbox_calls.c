@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RunPodSandbox, StopPodSandbox, RemovePodSandbox. */
+/* RunPodSandbox, StopPodSandbox, RemovePodSandbox, UpdatePodSandboxResources. */
 #include "cri/canonical.h"
 #include "cri/methods.h"
 #include "cri/reply.h"
@@ -41,5 +41,18 @@ int cri_remove_pod_sandbox(struct task *t, struct call *c, const void *message)
 		RUNTIME__V1__REMOVE_POD_SANDBOX_RESPONSE__INIT;
 
 	TRY(sandbox_remove(t, call_data(c), request->pod_sandbox_id));
+	return call_reply(t, c, &reply.base);
+}
+
+int cri_update_pod_sandbox_resources(struct task *t, struct call *c, const void *message)
+{
+	const Runtime__V1__UpdatePodSandboxResourcesRequest *request = message;
+	Runtime__V1__UpdatePodSandboxResourcesResponse reply =
+		RUNTIME__V1__UPDATE_POD_SANDBOX_RESOURCES_RESPONSE__INIT;
+
+	if (!request->overhead && !request->resources)
+		return error_set(&t->err, ERR_INVALID,
+				 "resources: missing, as overhead is, so nothing is to change");
+	TRY(sandbox_update(t, call_data(c), request->pod_sandbox_id, request));
 	return call_reply(t, c, &reply.base);
 }

@@ -106,20 +106,6 @@ static void container_free(void *config)
 	runtime__v1__container_config__free_unpacked(config, NULL);
 }
 
-static void *resources_decode(const void *bytes, size_t size, struct error *err)
-{
-	void *resources = runtime__v1__linux_container_resources__unpack(NULL, size, bytes);
-
-	if (!resources)
-		error_set(err, ERR_INTERNAL, "stored LinuxContainerResources: damaged");
-	return resources;
-}
-
-static void resources_free(void *resources)
-{
-	runtime__v1__linux_container_resources__free_unpacked(resources, NULL);
-}
-
 static char *container_name(const void *config)
 {
 	const ContainerConfig *c = config;
@@ -138,9 +124,6 @@ const struct front_end cri_front_end = {
 	.container_free = container_free,
 	.container_name = container_name,
 	.container_spec = translate_container,
-	.resources_decode = resources_decode,
-	.resources_free = resources_free,
-	.resources_spec = translate_resources,
-	.resources_of = translate_resources_of,
-	.resources_merge = translate_merge_resources,
+	.container_limits = &translate_container_limits,
+	.sandbox_limits = &translate_sandbox_limits,
 };

@@ -20,18 +20,34 @@ int translate_check_container(const Runtime__V1__ContainerConfig *config, struct
 int translate_check_in_pod(const Runtime__V1__PodSandboxConfig *pod,
 			   const Runtime__V1__ContainerConfig *config, struct error *err);
 
-/*
- * Limits (resources.c), void pointers being Runtime__V1__LinuxContainerResources: whether numbers
- * can be had (field is where they are in the request), their meaning, those that hold for a
- * container (its configuration's or its last update's, or NULL), and what comes of them by a
- * change, in which 0 and empty mean "as before".
- */
+/* Limits (resources.c): whether numbers can be had (field is where they are in the request), and
+ * those that hold for a container (its configuration's or its last update's, or NULL). */
 int translate_check_resources(const char *field, const Runtime__V1__LinuxContainerResources *r,
 			      struct error *err);
-void translate_resources(struct arena *arena, const void *resources, struct resources *ret);
-const void *translate_resources_of(const struct container *c);
-int translate_merge_resources(struct arena *arena, const struct container *c, const void *change,
-			      struct buf *ret, struct error *err);
+/* Whether, with all that holds, the limit of swap has one of memory that it can count. */
+int translate_check_swap(const char *field, const Runtime__V1__LinuxContainerResources *r,
+			 struct error *err);
+const Runtime__V1__LinuxContainerResources *translate_resources_of(const struct container *c);
+
+/*
+ * Limits of a whole pod (pod_resources.c). Those of the pod's cgroup are the sums of
+ * linux.resources and linux.overhead: a limit of memory, swap, processor time or huge pages that
+ * resources has grows by what the overhead allows of it; cpusets and unified are those of
+ * resources. But that is so only where the pod names no cgroup_parent, so that its cgroup is ours:
+ * who made the parent has set its limits, as the kubelet does with the same numbers, and changes
+ * them before it asks for it here. Then they are checked, kept and told, and nothing else.
+ *
+ * What no pod can have is ERR_INVALID: a score for the OOM killer, since no process is the pod's
+ * own, and, of an overhead, what can't be added.
+ */
+struct pod_limits {
+	const Runtime__V1__LinuxContainerResources *overhead, *resources; /* or NULL */
+};
+
+int translate_check_pod_limits(const char *prefix, const struct pod_limits *limits, bool has_parent,
+			       struct error *err);
+/* Those that hold. */
+struct pod_limits translate_pod_limits_of(const struct sandbox *sb);
 
 static inline Runtime__V1__PodSandboxConfig *sandbox_config(const struct sandbox *sb)
 {

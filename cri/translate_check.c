@@ -108,6 +108,16 @@ int translate_check_in_pod(const SandboxConfig *pod, const ContainerConfig *conf
 				    err);
 }
 
+static int check_pod_limits(const Runtime__V1__LinuxPodSandboxConfig *config, struct error *err)
+{
+	const struct pod_limits limits = {config->overhead, config->resources};
+
+	TRY(translate_check_pod_limits("config.linux.", &limits, *config->cgroup_parent, err));
+	if (config->resources)
+		TRY(translate_check_swap("config.linux.resources", config->resources, err));
+	return 0;
+}
+
 int translate_check_sandbox(const SandboxConfig *config, struct error *err)
 {
 	const Runtime__V1__LinuxSandboxSecurityContext *s;
@@ -126,6 +136,8 @@ int translate_check_sandbox(const SandboxConfig *config, struct error *err)
 	for (size_t i = 0; i < config->n_port_mappings; i++)
 		if (config->port_mappings[i]->host_port)
 			return refuse_field(err, "config.port_mappings with host_port");
+	if (config->linux)
+		TRY(check_pod_limits(config->linux, err));
 	s = config->linux ? config->linux->security_context : NULL;
 	if (!s)
 		return 0;
@@ -192,6 +204,8 @@ static int check_security(const ContainerSecurity *s, struct error *err)
 	return check_profiles(s->seccomp, old_seccomp, s->apparmor, old_apparmor, err);
 }
 
+#define RESOURCES "config.linux.resources"
+
 int translate_check_container(const ContainerConfig *config, struct error *err)
 {
 	if (!config || !config->metadata || !is_set(config->metadata->name))
@@ -205,8 +219,9 @@ int translate_check_container(const ContainerConfig *config, struct error *err)
 		return refuse_field(err, "config.CDI_devices");
 	for (size_t i = 0; i < config->n_mounts; i++)
 		TRY(check_mount(config->mounts[i], err));
-	if (config->linux && config->linux->resources)
-		TRY(translate_check_resources("config.linux.resources", config->linux->resources,
-					      err));
+	if (config->linux && config->linux->resources) {
+		TRY(translate_check_resources(RESOURCES, config->linux->resources, err));
+		TRY(translate_check_swap(RESOURCES, config->linux->resources, err));
+	}
 	return check_security(security_of(config), err);
 }

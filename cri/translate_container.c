@@ -157,7 +157,6 @@ int translate_container(struct arena *arena, const struct container *c, const st
 		ret->devices[ret->device_count++] = (struct device_spec){
 			config->devices[i]->host_path, config->devices[i]->container_path,
 			config->devices[i]->permissions};
-	if (translate_resources_of(c))
-		translate_resources(arena, translate_resources_of(c), &ret->resources);
+	translate_container_limits.spec(arena, c, c->limits.view, &ret->resources);
 	return 0;
 }

@@ -44,6 +44,18 @@ struct id_map_list translate_id_maps(struct arena *arena, Runtime__V1__IDMapping
 /* Refuses values of enums that the API does not have, in a message with all that is in it. */
 int translate_check_known(const ProtobufCMessage *m, const char *path, struct error *err);
 
+/* resources.c and pod_resources.c: of struct front_end; and what they share. In a change 0 and
+ * empty mean "as before"; what is merged has its parts in the arena and in both others. */
+
+extern const struct limits_front translate_container_limits, translate_sandbox_limits;
+
+void translate_resources(struct arena *arena, const Runtime__V1__LinuxContainerResources *r,
+			 struct resources *ret);
+int translate_merge_resources(struct arena *arena, const char *field,
+			      const Runtime__V1__LinuxContainerResources *held,
+			      const Runtime__V1__LinuxContainerResources *change,
+			      Runtime__V1__LinuxContainerResources *ret, struct error *err);
+
 /* translate_sandbox.c: of struct front_end. */
 
 int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,

@@ -54,8 +54,7 @@ int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sand
 	for (size_t i = 0; i < config->linux->n_sysctls; i++)
 		ret->sysctls.items[ret->sysctls.count++] = (struct key_value){
 			config->linux->sysctls[i]->key, config->linux->sysctls[i]->value};
-	if (config->linux->resources)
-		translate_resources(arena, config->linux->resources, &ret->resources);
+	translate_sandbox_limits.spec(arena, sb, sb->limits.view, &ret->resources);
 	return 0;
 }
 

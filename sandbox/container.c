@@ -599,7 +599,7 @@ int container_adopt(struct task *t, struct container *c, const struct buf *recor
 
 	task_stage(t, "finding its process");
 	TRY(recover_handle(t, c, record->data, record->length));
-	if (c->next_resources.length)
+	if (c->limits.next.length)
 		container_finish_update(t, c);
 	if (c->state != CONTAINER_RUNNING)
 		return 0;

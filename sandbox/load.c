@@ -61,6 +61,25 @@ static enum sandbox_state sandbox_state_of(const struct node *n, int state)
 								      : SANDBOX_NOTREADY;
 }
 
+static bool is_damaged_limits(const struct limits_front *front, const void *bytes, size_t size)
+{
+	void *view = front->decode(bytes, size, NULL);
+
+	if (!view)
+		return true;
+	front->free(view);
+	return false;
+}
+
+static void fill_limits(struct limits *l, const struct limits_front *front, const void *bytes,
+			size_t size, const void *next, size_t next_size)
+{
+	buf_append(&l->bytes, bytes, size);
+	buf_append(&l->next, next, next_size);
+	if (size)
+		l->view = front->decode(bytes, size, NULL);
+}
+
 const char *sandbox_row_damage(const struct front_end *front, const struct sandbox_row *row,
 			       void **ret_config)
 {
@@ -68,19 +87,12 @@ const char *sandbox_row_damage(const struct front_end *front, const struct sandb
 		row->config ? front->sandbox_decode(row->config, row->config_size, NULL) : NULL;
 	if (!*ret_config)
 		return "its configuration can't be read";
+	if (is_damaged_limits(front->sandbox_limits, row->resources, row->resources_size) ||
+	    is_damaged_limits(front->sandbox_limits, row->next_resources, row->next_resources_size))
+		return "its limits can't be read";
 	if (row->state < SANDBOX_CREATING || row->state > SANDBOX_REMOVING)
 		return "its state is none";
 	return row->name ? NULL : "it has no name";
-}
-
-static bool is_damaged_resources(const struct front_end *front, const void *bytes, size_t size)
-{
-	void *resources = front->resources_decode(bytes, size, NULL);
-
-	if (!resources)
-		return true;
-	front->resources_free(resources);
-	return false;
 }
 
 const char *container_row_damage(const struct front_end *front, const struct container_row *row,
@@ -90,8 +102,9 @@ const char *container_row_damage(const struct front_end *front, const struct con
 		row->config ? front->container_decode(row->config, row->config_size, NULL) : NULL;
 	if (!*ret_config)
 		return "its configuration can't be read";
-	if (is_damaged_resources(front, row->resources, row->resources_size) ||
-	    is_damaged_resources(front, row->next_resources, row->next_resources_size))
+	if (is_damaged_limits(front->container_limits, row->resources, row->resources_size) ||
+	    is_damaged_limits(front->container_limits, row->next_resources,
+			      row->next_resources_size))
 		return "its limits can't be read";
 	if (row->state < CONTAINER_CREATING || row->state > CONTAINER_REMOVING)
 		return "its state is none";
@@ -133,6 +146,8 @@ static int load_sandbox(void *data, const struct sandbox_row *row)
 	sb->handler = xstrdup(row->handler ? row->handler : "");
 	sb->created_at = row->created_at;
 	buf_append(&sb->config_bytes, row->config, row->config_size);
+	fill_limits(&sb->limits, n->front->sandbox_limits, row->resources, row->resources_size,
+		    row->next_resources, row->next_resources_size);
 	if (!sb->config) {
 		sb->config = n->front->sandbox_blank(sb->id);
 		if (sb->state == SANDBOX_READY)
@@ -194,11 +209,8 @@ static void fill_container(struct container *c, const struct container_row *row)
 	c->image_id = xstrdup(row->image_id ? row->image_id : "");
 	c->image_ref = xstrdup(row->image_ref ? row->image_ref : c->image_id);
 	buf_append(&c->config_bytes, row->config, row->config_size);
-	buf_append(&c->resources_bytes, row->resources, row->resources_size);
-	buf_append(&c->next_resources, row->next_resources, row->next_resources_size);
-	if (row->resources_size)
-		c->resources =
-			c->node->front->resources_decode(row->resources, row->resources_size, NULL);
+	fill_limits(&c->limits, c->node->front->container_limits, row->resources,
+		    row->resources_size, row->next_resources, row->next_resources_size);
 }
 
 static int load_container(void *data, const struct container_row *row)

@@ -104,6 +104,8 @@ static int recover_sandbox(struct task *t, struct sandbox *sb)
 		log_warning("sandbox %s is not there any more", sb->id);
 		return sandbox_set_state(t, sb, SANDBOX_NOTREADY);
 	}
+	if (sb->limits.next.length)
+		sandbox_finish_update(t, sb);
 	return 0;
 }
 

@@ -47,6 +47,13 @@ enum container_state {
 	CONTAINER_REMOVING = 4,
 };
 
+/* Limits of a container or of a whole sandbox, as updates leave them. */
+struct limits {
+	void *view; /* the front end's, of bytes; NULL: as in the configuration */
+	struct buf bytes;
+	struct buf next; /* those that an update under way shall leave */
+};
+
 struct sandbox {
 	struct node *node;
 	char id[ID_SIZE];
@@ -62,6 +69,7 @@ struct sandbox {
 	struct task_mutex queue;
 	struct task_event settled; /* recovery has looked at it */
 	struct list containers;	   /* struct container, node_in_sandbox */
+	struct limits limits;	   /* durable */
 	struct cpu_rate cpu_rate;
 	bool is_told; /* its creation was to be heard of, so its end will be */
 	bool is_removed;
@@ -77,10 +85,7 @@ struct container {
 	char *name; /* the key that must be unique among the containers of all sandboxes */
 	struct buf config_bytes;
 	void *config;
-	/* limits as the last update left them, NULL: as in config; the bytes are stored */
-	struct buf resources_bytes;
-	void *resources;
-	struct buf next_resources; /* those that an update under way shall leave; stored */
+	struct limits limits; /* durable */
 	void *handle;
 	struct container_io *io; /* NULL when nothing is to be logged (any more) */
 	int stdin_fd;		 /* our end of its stdin, −1 */
@@ -109,6 +114,18 @@ struct container {
 	int refs;
 };
 
+/* The meaning of struct limits; object is the container or the sandbox. */
+struct limits_front {
+	void *(*decode)(const void *bytes, size_t size, struct error *err);
+	void (*free)(void *view);
+	/* view NULL: those of the object's configuration. */
+	void (*spec)(struct arena *arena, const void *object, const void *view,
+		     struct resources *ret);
+	/* What comes of those that hold by a change, as it was passed to the update. */
+	int (*merge)(struct arena *arena, const void *object, const void *change, struct buf *ret,
+		     struct error *err);
+};
+
 /* The meaning of configurations. All functions are pure; arenas live as long as the specs made. */
 struct front_end {
 	/* NULL with err set when the bytes are damaged. */
@@ -128,15 +145,7 @@ struct front_end {
 	int (*container_spec)(struct arena *arena, const struct container *c,
 			      const struct image *image, struct container_spec *ret,
 			      struct error *err);
-	/* A container's limits; the bytes are those that an update stores. */
-	void *(*resources_decode)(const void *bytes, size_t size, struct error *err);
-	void (*resources_free)(void *resources);
-	void (*resources_spec)(struct arena *arena, const void *resources, struct resources *ret);
-	/* Those that hold now, or NULL. */
-	const void *(*resources_of)(const struct container *c);
-	/* What comes of them by a change, as it was passed to container_update(). */
-	int (*resources_merge)(struct arena *arena, const struct container *c, const void *change,
-			       struct buf *ret, struct error *err);
+	const struct limits_front *container_limits, *sandbox_limits;
 	/* The pod's files that its containers get to see: written to sb->dir. */
 	int (*sandbox_files)(const struct sandbox *sb, struct error *err);
 };
@@ -291,6 +300,9 @@ int container_remove(struct task *t, struct node *n, const char *id);
  * next one.
  */
 int container_update(struct task *t, struct node *n, const char *id, const void *change);
+/* The same for a whole sandbox that is ready. What it changes is the kind's to say; where somebody
+ * else has set limits for the pod (spec.h), they are only recorded. */
+int sandbox_update(struct task *t, struct node *n, const char *id, const void *change);
 int container_reopen_log(struct task *t, struct node *n, const char *id);
 
 /* What became of a container's stdout and stderr in all its life, in bytes. Without a log nothing

@@ -67,6 +67,7 @@ void sandbox_unref(struct sandbox *sb)
 		sb->kind->sandbox_forget(sb->handle);
 	if (sb->config)
 		sb->node->front->sandbox_free(sb->config);
+	limits_done(&sb->limits, sb->node->front->sandbox_limits);
 	buf_done(&sb->config_bytes);
 	free(sb->handler);
 	free(sb->name);
@@ -112,12 +113,9 @@ void container_unref(struct container *c)
 		c->sandbox->kind->container_forget(c->handle);
 	if (c->config)
 		c->node->front->container_free(c->config);
-	if (c->resources)
-		c->node->front->resources_free(c->resources);
+	limits_done(&c->limits, c->node->front->container_limits);
 	close_fd(c->stdin_fd);
 	buf_done(&c->config_bytes);
-	buf_done(&c->resources_bytes);
-	buf_done(&c->next_resources);
 	free(c->name);
 	free(c->state_dir);
 	free(c->root_dir);
@@ -326,8 +324,8 @@ void container_release(struct container *c)
 	container_unref(c);
 }
 
-/* Writes the row as it will be in that state. */
-static int write_sandbox(struct task *t, struct sandbox *sb, enum sandbox_state state)
+/* The row as it will be in that state. */
+static void add_sandbox_row(struct store_batch *batch, struct sandbox *sb, enum sandbox_state state)
 {
 	struct sandbox_row row = {
 		.id = sb->id,
@@ -338,17 +336,31 @@ static int write_sandbox(struct task *t, struct sandbox *sb, enum sandbox_state 
 		.config = sb->config_bytes.data,
 		.config_size = sb->config_bytes.length,
 		.created_at = sb->created_at,
+		.resources = sb->limits.bytes.data,
+		.resources_size = sb->limits.bytes.length,
+		.next_resources = sb->limits.next.data,
+		.next_resources_size = sb->limits.next.length,
 	};
-	struct buf record = {0};
-	int r;
+	struct buf record CLEANUP(buf_done) = {0};
 
 	if (sb->handle)
 		sb->kind->sandbox_record(sb->handle, &record);
 	row.record = record.data;
 	row.record_size = record.length;
-	r = store_sandbox_put(t, sb->node->store, &row);
-	buf_done(&record);
-	return r;
+	batch_sandbox_put(batch, &row);
+}
+
+static int write_sandbox(struct task *t, struct sandbox *sb, enum sandbox_state state)
+{
+	struct store_batch batch CLEANUP(store_batch_done) = {0};
+
+	add_sandbox_row(&batch, sb, state);
+	return store_commit(t, sb->node->store, &batch);
+}
+
+void sandbox_add_row(struct store_batch *batch, struct sandbox *sb)
+{
+	add_sandbox_row(batch, sb, sb->state);
 }
 
 /* The row as it will be in that state. */
@@ -360,10 +372,10 @@ static void add_row(struct store_batch *batch, struct container *c, enum contain
 		.state = (int)state,
 		.config = c->config_bytes.data,
 		.config_size = c->config_bytes.length,
-		.resources = c->resources_bytes.data,
-		.resources_size = c->resources_bytes.length,
-		.next_resources = c->next_resources.data,
-		.next_resources_size = c->next_resources.length,
+		.resources = c->limits.bytes.data,
+		.resources_size = c->limits.bytes.length,
+		.next_resources = c->limits.next.data,
+		.next_resources_size = c->limits.next.length,
 		.image_id = c->image_id,
 		.image_ref = c->image_ref,
 		.log_path = c->log_path,

@@ -37,6 +37,9 @@ int sandbox_insert(struct task *t, struct sandbox *sb);
 int container_insert(struct task *t, struct container *c);
 /* The row as it is. */
 void container_add_row(struct store_batch *batch, struct container *c);
+void sandbox_add_row(struct store_batch *batch, struct sandbox *sb);
+/* Gives up what updates left. */
+void limits_done(struct limits *l, const struct limits_front *front);
 /* Writes what the kind records of it, without waiting. */
 void container_write_later(struct container *c);
 
@@ -105,8 +108,9 @@ void container_give_up_output(struct container *c);
 void container_drop_io(struct task *t, struct container *c);
 /* Takes a created, running or just ended container of an earlier life back: handle, pump, exit. */
 int container_adopt(struct task *t, struct container *c, const struct buf *record);
-/* update.c: a server died while it changed the limits: they become next_resources, or stay. */
+/* update.c: a server died while it changed the limits: they become the next ones, or stay. */
 void container_finish_update(struct task *t, struct container *c);
+void sandbox_finish_update(struct task *t, struct sandbox *sb);
 /* exec.c: execs that a restart finds begun are ended; after a reboot nothing is left of them. */
 void exec_register(struct node *n);
 void exec_drop_intents(struct store_batch *batch);

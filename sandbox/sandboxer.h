@@ -125,6 +125,12 @@ struct sandboxer {
 	bool (*sandbox_is_up)(void *sandbox);
 	/* Ends whatever still runs in it and gives up its network; the handle stays. */
 	int (*sandbox_stop)(struct task *t, void *sandbox);
+	/*
+	 * Changes the limits of all of it, as container_update does one container's; does nothing
+	 * for one whose limits are not the kind's to enforce (spec.h).
+	 */
+	int (*sandbox_update)(struct task *t, void *sandbox, const struct resources *resources,
+			      const struct resources *undone);
 	/* Removes every trace in the world. */
 	int (*sandbox_remove)(struct task *t, void *sandbox);
 	/* What all of it uses now, as container_usage; the caller gives up ret's net. */
@@ -168,7 +174,12 @@ struct sandboxer {
 	int (*container_exec_kill)(struct task *t, void *container, const char *exec_id);
 	/* The exec's main process was reaped: gives up what was kept for it. */
 	int (*container_exec_done)(struct task *t, void *container, const char *exec_id);
-	int (*container_update)(struct task *t, void *container, const struct resources *resources);
+	/*
+	 * Changes the limits that are given, all or none. undone: a change that was made in part
+	 * and is taken back, or NULL; what it gave and resources does not is unlimited again.
+	 */
+	int (*container_update)(struct task *t, void *container, const struct resources *resources,
+				const struct resources *undone);
 	/*
 	 * What it uses now. Needs no queue, and callers at the same time share one look at it.
 	 * Where that hangs, an error comes at the task's deadline at the latest. ERR_NOT_FOUND: it

@@ -55,6 +55,9 @@ struct sandbox_spec {
 	const char *cgroup_parent; /* "/kubepods/burstable/podX"; NULL: the kind's own */
 	bool has_own_parent;	   /* no other sandbox is in that parent */
 	struct key_value_list sysctls;
+	/* Of the whole pod, with what the sandbox itself may use. With a cgroup_parent they are in
+	 * force there already: who made it set its limits, and changes them. Without one they are
+	 * the kind's to enforce. */
 	struct resources resources;
 	uint64_t shm_size; /* of the pod's /dev/shm */
 };

@@ -1,114 +1,196 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changed limits of a container. What they shall be is committed before any of them changes, so
- * that the next server finishes what this one began. Peculiar: all limits are written, not only
- * those that change, so that a repetition needs to know nothing of what came before.
+ * Changed limits, of a container or of a whole sandbox. What they shall be is committed before any
+ * of them changes, so that the next server finishes what this one began. Peculiar: all limits are
+ * written, not only those that change, so that a repetition needs to know nothing of what came
+ * before.
  */
 #include "sandbox/priv.h"
 
 #include "io/base/fault.h"
 #include "io/base/log.h"
 
-struct limits {
-	void *view; /* the front end's, of the bytes */
-	struct buf bytes;
+/* What has limits. */
+struct limited {
+	const char *what, *id;
+	struct node *node;
+	void *object;
+	struct limits *limits;
+	const struct limits_front *front;
+	int (*apply)(struct task *t, void *object, const struct resources *resources,
+		     const struct resources *undone);
+	void (*add_row)(struct store_batch *batch, void *object);
 };
 
-static int apply(struct task *t, struct container *c, const void *view)
+static int apply_to_container(struct task *t, void *object, const struct resources *resources,
+			      const struct resources *undone)
 {
-	struct arena *arena CLEANUP(cleanup_arena_fn) = NULL;
-	struct resources r = {0};
+	struct container *c = object;
 
-	if (!view)
-		return 0;
-	arena = arena_new(TASK_ARENA_CAP);
-	c->node->front->resources_spec(arena, view, &r);
-	task_stage(t, "changing its limits");
-	return c->sandbox->kind->container_update(t, c->handle, &r);
+	return c->sandbox->kind->container_update(t, c->handle, resources, undone);
 }
 
-static void exchange(struct container *c, struct limits *l)
+static int apply_to_sandbox(struct task *t, void *object, const struct resources *resources,
+			    const struct resources *undone)
 {
-	struct limits old = {c->resources, c->resources_bytes};
+	struct sandbox *sb = object;
 
-	c->resources = l->view;
-	c->resources_bytes = l->bytes;
-	*l = old;
+	return sb->kind->sandbox_update(t, sb->handle, resources, undone);
+}
+
+static void add_container(struct store_batch *batch, void *object)
+{
+	container_add_row(batch, object);
+}
+
+static void add_sandbox(struct store_batch *batch, void *object)
+{
+	sandbox_add_row(batch, object);
+}
+
+static struct limited of_container(struct container *c)
+{
+	return (struct limited){"container",
+				c->id,
+				c->node,
+				c,
+				&c->limits,
+				c->node->front->container_limits,
+				apply_to_container,
+				add_container};
+}
+
+static struct limited of_sandbox(struct sandbox *sb)
+{
+	return (struct limited){"sandbox",	  sb->id,
+				sb->node,	  sb,
+				&sb->limits,	  sb->node->front->sandbox_limits,
+				apply_to_sandbox, add_sandbox};
+}
+
+void limits_done(struct limits *l, const struct limits_front *front)
+{
+	if (l->view)
+		front->free(l->view);
+	buf_done(&l->bytes);
+	buf_done(&l->next);
+	*l = (struct limits){0};
+}
+
+/* undone: a view, too, or NULL. */
+static int apply(struct task *t, const struct limited *l, const void *view, const void *undone)
+{
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
+	struct resources new = {0}, old = {0};
+
+	l->front->spec(arena, l->object, view, &new);
+	if (undone)
+		l->front->spec(arena, l->object, undone, &old);
+	task_stage(t, "changing its limits");
+	return l->apply(t, l->object, &new, undone ? &old : NULL);
+}
+
+static void exchange(struct limits *a, struct limits *b)
+{
+	struct limits c = *a;
+
+	*a = *b;
+	*b = c;
+}
+
+static int write_row(struct task *t, const struct limited *l)
+{
+	struct store_batch batch CLEANUP(store_batch_done) = {0};
+
+	l->add_row(&batch, l->object);
+	return store_commit(t, l->node->store, &batch);
 }
 
 /* Nobody sees them before they are committed. */
-static int commit(struct task *t, struct container *c, struct limits *new)
+static int commit(struct task *t, const struct limited *l, struct limits *new)
 {
 	struct store_batch batch CLEANUP(store_batch_done) = {0};
 
-	exchange(c, new);
-	container_add_row(&batch, c);
-	exchange(c, new);
-	TRY(store_commit(t, c->node->store, &batch));
-	exchange(c, new);
+	exchange(l->limits, new);
+	l->add_row(&batch, l->object);
+	exchange(l->limits, new);
+	TRY(store_commit(t, l->node->store, &batch));
+	exchange(l->limits, new);
 	return 0;
 }
 
-static void take_back(struct task *t, struct container *c)
+static void take_back(struct task *t, const struct limited *l, const void *undone)
 {
-	struct store_batch batch CLEANUP(store_batch_done) = {0};
 	struct error cause = t->err;
 
-	if (apply(t, c, c->node->front->resources_of(c)) < 0)
-		log_error("container %s: some of its limits may be wrong: %s", c->id, t->err.text);
-	container_add_row(&batch, c);
-	if (store_commit(t, c->node->store, &batch) < 0)
-		log_error("container %s: the next server will try to change its limits: %s", c->id,
+	if (apply(t, l, l->limits->view, undone) < 0)
+		log_error("%s %s: some of its limits may be wrong: %s", l->what, l->id,
 			  t->err.text);
+	if (write_row(t, l) < 0)
+		log_error("%s %s: the next server will try to change its limits: %s", l->what,
+			  l->id, t->err.text);
 	t->err = cause;
 }
 
-/* Makes next_resources those that hold, or leaves all as it was. */
-static int change(struct task *t, struct container *c)
+/* Makes the next ones those that hold, or leaves all as it was. */
+static int change(struct task *t, const struct limited *l)
 {
-	const struct front_end *front = c->node->front;
-	struct limits new = {.bytes = c->next_resources};
+	struct limits new = {.bytes = l->limits->next};
 	int r;
 
-	c->next_resources = (struct buf){0};
-	new.view = front->resources_decode(new.bytes.data, new.bytes.length, &t->err);
-	r = new.view ? apply(t, c, new.view) : -(int)t->err.code;
+	l->limits->next = (struct buf){0};
+	new.view = l->front->decode(new.bytes.data, new.bytes.length, &t->err);
+	r = new.view ? apply(t, l, new.view, NULL) : -(int)t->err.code;
 	if (r == 0) {
 		FAULT(limits_changed);
-		r = commit(t, c, &new);
+		r = commit(t, l, &new);
 	}
 	if (r < 0)
-		take_back(t, c);
-	if (new.view)
-		front->resources_free(new.view);
-	buf_done(&new.bytes);
+		take_back(t, l, new.view);
+	limits_done(&new, l->front);
 	return r;
 }
 
-static int intend_and_change(struct task *t, struct container *c)
+static int intend_and_change(struct task *t, const struct limited *l)
 {
-	struct store_batch batch CLEANUP(store_batch_done) = {0};
+	struct store_batch later = {0};
 	struct error cause;
-	int r;
 
-	container_add_row(&batch, c);
-	r = store_commit(t, c->node->store, &batch);
-	if (r == 0) {
+	if (write_row(t, l) == 0) {
 		FAULT(update_intended);
-		return change(t, c);
+		return change(t, l);
 	}
 	/* it may have been committed all the same */
-	buf_done(&c->next_resources);
-	c->next_resources = (struct buf){0};
+	buf_done(&l->limits->next);
+	l->limits->next = (struct buf){0};
 	cause = t->err;
-	container_write_later(c);
+	l->add_row(&later, l->object);
+	store_commit_later(l->node->store, &later, NULL, NULL);
 	return error_copy(&t->err, &cause);
+}
+
+static int update(struct task *t, const struct limited *l, const void *change_wanted)
+{
+	int r;
+
+	TRY(l->front->merge(t->arena, l->object, change_wanted, &l->limits->next, &t->err));
+	r = task_check(t);
+	if (r < 0) {
+		buf_done(&l->limits->next);
+		l->limits->next = (struct buf){0};
+		return r;
+	}
+	/* once it is begun, all of it is done */
+	task_shield(t, +1);
+	r = intend_and_change(t, l);
+	task_shield(t, -1);
+	return r;
 }
 
 int container_update(struct task *t, struct node *n, const char *id, const void *change_wanted)
 {
 	struct container *c cleanup_container = NULL;
-	int r;
+	struct limited l;
 
 	TRY(container_acquire(t, n, id, &c));
 	if (c->state != CONTAINER_CREATED && c->state != CONTAINER_RUNNING)
@@ -116,22 +198,46 @@ int container_update(struct task *t, struct node *n, const char *id, const void 
 				 "container %s: it has ended, so it has no limits to change",
 				 c->id);
 	TRY(container_check_whole(c, &t->err));
-	TRY(n->front->resources_merge(t->arena, c, change_wanted, &c->next_resources, &t->err));
-	TRY(task_check(t));
-	/* once it is begun, all of it is done */
-	task_shield(t, +1);
-	r = intend_and_change(t, c);
-	task_shield(t, -1);
-	return r;
+	l = of_container(c);
+	return update(t, &l, change_wanted);
+}
+
+int sandbox_update(struct task *t, struct node *n, const char *id, const void *change_wanted)
+{
+	struct sandbox *sb cleanup_sandbox = NULL;
+	struct limited l;
+
+	TRY(sandbox_acquire(t, n, id, &sb));
+	if (sb->state != SANDBOX_READY)
+		return error_set(&t->err, ERR_PRECONDITION,
+				 "sandbox %s: it is not ready, so it has no limits to change",
+				 sb->id);
+	TRY(sandbox_check_handle(sb, &t->err));
+	l = of_sandbox(sb);
+	return update(t, &l, change_wanted);
+}
+
+static void finish(struct task *t, const struct limited *l)
+{
+	if (change(t, l) < 0)
+		log_error("%s %s: an interrupted change of its limits is taken back: %s", l->what,
+			  l->id, t->err.text);
+	else
+		log_info("%s %s: an interrupted change of its limits is done", l->what, l->id);
 }
 
 void container_finish_update(struct task *t, struct container *c)
 {
-	if (c->state != CONTAINER_CREATED && c->state != CONTAINER_RUNNING)
-		return;
-	if (change(t, c) < 0)
-		log_error("container %s: an interrupted change of its limits is taken back: %s",
-			  c->id, t->err.text);
-	else
-		log_info("container %s: an interrupted change of its limits is done", c->id);
+	struct limited l = of_container(c);
+
+	if (c->state == CONTAINER_CREATED || c->state == CONTAINER_RUNNING)
+		finish(t, &l);
+}
+
+void sandbox_finish_update(struct task *t, struct sandbox *sb)
+{
+	struct limited l = of_sandbox(sb);
+
+	if (sb->state == SANDBOX_READY)
+		finish(t, &l);
 }

@@ -6,12 +6,14 @@
 
 static const char sandbox_put_sql[] =
 	"INSERT INTO sandboxes (id, state, kind, handler, config, record, created_at, "
-	"name, namespace, uid, attempt, netns, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "
-	"?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, kind = "
+	"name, namespace, uid, attempt, netns, reason, resources, next_resources) VALUES "
+	"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = "
+	"excluded.state, kind = "
 	"excluded.kind, handler = excluded.handler, config = excluded.config, record = "
 	"excluded.record, created_at = excluded.created_at, name = excluded.name, "
 	"namespace = excluded.namespace, uid = excluded.uid, attempt = "
-	"excluded.attempt, netns = excluded.netns, reason = excluded.reason";
+	"excluded.attempt, netns = excluded.netns, reason = excluded.reason, "
+	"resources = excluded.resources, next_resources = excluded.next_resources";
 
 static const char delete_intents_sql[] =
 	"DELETE FROM intents WHERE object_id = ?1 OR object_id IN (SELECT id FROM "
@@ -33,7 +35,8 @@ static const struct table sandbox_table = {
 		 "rowid",
 		 "SELECT rowid FROM sandboxes ORDER BY rowid"},
 	.sql = "SELECT id, state, kind, handler, config, record, created_at, name, namespace, "
-	       "uid, attempt, netns, reason FROM sandboxes WHERE rowid = ?",
+	       "uid, attempt, netns, reason, resources, next_resources FROM sandboxes WHERE rowid "
+	       "= ?",
 };
 
 void batch_sandbox_put(struct store_batch *batch, const struct sandbox_row *row)
@@ -53,6 +56,8 @@ void batch_sandbox_put(struct store_batch *batch, const struct sandbox_row *row)
 	op_int(op, row->attempt);
 	op_text(op, row->netns);
 	op_text(op, row->reason);
+	op_blob(op, row->resources, row->resources_size);
+	op_blob(op, row->next_resources, row->next_resources_size);
 }
 
 void batch_sandbox_move_all(struct store_batch *batch, int from, int to)
@@ -111,6 +116,8 @@ static int read_sandbox(void *arg, sqlite3_stmt *columns)
 
 	row.config = db_blob(columns, 4, &row.config_size);
 	row.record = db_blob(columns, 5, &row.record_size);
+	row.resources = db_blob(columns, 13, &row.resources_size);
+	row.next_resources = db_blob(columns, 14, &row.next_resources_size);
 	return e->fn(e->data, &row);
 }
 

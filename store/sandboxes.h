@@ -14,6 +14,9 @@ struct sandbox_row {
 	size_t config_size;
 	const void *record; /* the kind's own */
 	size_t record_size;
+	/* as those of a container */
+	const void *resources, *next_resources;
+	size_t resources_size, next_resources_size;
 	int64_t created_at; /* realtime ns */
 	const char *name, *namespace_, *uid;
 	uint32_t attempt;

@@ -31,7 +31,7 @@ struct cgroup_job {
 	struct cgroups *cg;
 	char *path;
 	int (*fn)(struct cgroup_job *j, struct error *err);
-	struct setting_list settings;
+	struct setting_list settings, undone;
 	struct cgroup_join join;
 	struct pid_list pids;
 	struct buf names; /* of children, each ended by NUL */
@@ -57,6 +57,7 @@ static void free_job(struct job *job)
 	free(j->devices);
 	free(j->path);
 	setting_list_done(&j->settings);
+	setting_list_done(&j->undone);
 	cgroup_join_done(&j->join);
 	pid_list_done(&j->pids);
 	buf_done(&j->names);
@@ -221,11 +222,13 @@ static int run_create(struct cgroup_job *j, struct error *err)
 
 static int run_update(struct cgroup_job *j, struct error *err)
 {
+	/* by itself, since it is best done whatever becomes of the others */
+	TRY(limits_apply(j->cg, j->path, &j->undone, true, err));
 	return limits_apply(j->cg, j->path, &j->settings, true, err);
 }
 
 static int run_with_limits(struct task *t, struct cgroups *cg, const char *path,
-			   const struct resources *r,
+			   const struct resources *r, const struct resources *undone,
 			   int (*fn)(struct cgroup_job *j, struct error *err))
 {
 	CLEANUP_JOB struct cgroup_job *j = NULL;
@@ -233,17 +236,20 @@ static int run_with_limits(struct task *t, struct cgroups *cg, const char *path,
 	TRY(cgroup_path_check(path, &t->err));
 	j = new_job(cg, path, fn);
 	TRY(limits_plan(cg, r, &j->settings, &t->err));
+	if (undone)
+		TRY(limits_plan_without(cg, r, undone, &j->undone, &t->err));
 	return offload(t, NULL, &j->job);
 }
 
 int cgroup_create(struct task *t, struct cgroups *cg, const char *path, const struct resources *r)
 {
-	return run_with_limits(t, cg, path, r, run_create);
+	return run_with_limits(t, cg, path, r, NULL, run_create);
 }
 
-int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const struct resources *r)
+int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const struct resources *r,
+		  const struct resources *undone)
 {
-	return run_with_limits(t, cg, path, r, run_update);
+	return run_with_limits(t, cg, path, r, undone, run_update);
 }
 
 static int run_devices(struct cgroup_job *j, struct error *err)

@@ -56,8 +56,10 @@ int cgroup_path_check(const char *path, struct error *err);
  * file.
  */
 int cgroup_create(struct task *t, struct cgroups *cg, const char *path, const struct resources *r);
-/* Changes the limits that are given, all or, when one fails, none. */
-int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const struct resources *r);
+/* Changes the limits that are given, all or, when one fails, none. What undone has and r has not is
+ * as in a new group then; it may be NULL. */
+int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const struct resources *r,
+		  const struct resources *undone);
 
 /* A device beyond those that every container has. */
 struct cgroup_device {

@@ -37,9 +37,8 @@ void setting_list_done(struct setting_list *list)
 	*list = (struct setting_list){0};
 }
 
-/* Takes value over. */
-static struct setting *add(struct setting_list *list, enum controller c, const char *file,
-			   char *value)
+struct setting *setting_add(struct setting_list *list, enum controller c, const char *file,
+			    char *value)
 {
 	struct setting *s;
 
@@ -76,25 +75,25 @@ static void plan_bandwidth(const struct cgroups *cg, const struct resources *r,
 {
 	if (!is_v2(cg, CONTROLLER_CPU)) {
 		if (r->cpu_quota_us)
-			add(list, CONTROLLER_CPU, "cpu.cfs_quota_us",
-			    limit_text(r->cpu_quota_us, "-1"))
+			setting_add(list, CONTROLLER_CPU, "cpu.cfs_quota_us",
+				    limit_text(r->cpu_quota_us, "-1"))
 				->kind = SETTING_QUOTA;
 		if (r->cpu_period_us)
-			add(list, CONTROLLER_CPU, "cpu.cfs_period_us",
-			    xasprintf("%llu", (unsigned long long)r->cpu_period_us))
+			setting_add(list, CONTROLLER_CPU, "cpu.cfs_period_us",
+				    xasprintf("%llu", (unsigned long long)r->cpu_period_us))
 				->kind = SETTING_PERIOD;
 		return;
 	}
 	if (r->cpu_quota_us) {
 		cleanup_free char *quota = limit_text(r->cpu_quota_us, "max");
 
-		add(list, CONTROLLER_CPU, "cpu.max",
-		    r->cpu_period_us
-			    ? xasprintf("%s %llu", quota, (unsigned long long)r->cpu_period_us)
-			    : xstrdup(quota));
+		setting_add(list, CONTROLLER_CPU, "cpu.max",
+			    r->cpu_period_us ? xasprintf("%s %llu", quota,
+							 (unsigned long long)r->cpu_period_us)
+					     : xstrdup(quota));
 	} else if (r->cpu_period_us) {
-		add(list, CONTROLLER_CPU, "cpu.max",
-		    xasprintf("%llu", (unsigned long long)r->cpu_period_us))
+		setting_add(list, CONTROLLER_CPU, "cpu.max",
+			    xasprintf("%llu", (unsigned long long)r->cpu_period_us))
 			->kind = SETTING_MAX_PERIOD;
 	}
 }
@@ -105,11 +104,12 @@ static int plan_cpu(const struct cgroups *cg, const struct resources *r, struct 
 	if (r->cpu_shares || r->cpu_quota_us || r->cpu_period_us)
 		TRY(need(cg, CONTROLLER_CPU, "cpu", err));
 	if (r->cpu_shares && is_v2(cg, CONTROLLER_CPU))
-		add(list, CONTROLLER_CPU, "cpu.weight",
-		    xasprintf("%llu", (unsigned long long)cgroup_weight_of_shares(r->cpu_shares)));
+		setting_add(list, CONTROLLER_CPU, "cpu.weight",
+			    xasprintf("%llu",
+				      (unsigned long long)cgroup_weight_of_shares(r->cpu_shares)));
 	else if (r->cpu_shares)
-		add(list, CONTROLLER_CPU, "cpu.shares",
-		    xasprintf("%llu", (unsigned long long)r->cpu_shares));
+		setting_add(list, CONTROLLER_CPU, "cpu.shares",
+			    xasprintf("%llu", (unsigned long long)r->cpu_shares));
 	if (r->cpu_quota_us || r->cpu_period_us)
 		plan_bandwidth(cg, r, list);
 	return 0;
@@ -124,7 +124,7 @@ static int plan_cpuset_file(const struct cgroups *cg, const char *file, const ch
 	if (strlen(value) > VALUE_MAX || value[strspn(value, "0123456789,-")])
 		return error_set(err, ERR_INVALID, "%s \"%.64s\": not a list such as 0-3,8", file,
 				 value);
-	add(list, CONTROLLER_CPUSET, file, xstrdup(value));
+	setting_add(list, CONTROLLER_CPUSET, file, xstrdup(value));
 	return 0;
 }
 
@@ -133,7 +133,8 @@ static int plan_memory_v2(const struct resources *r, struct setting_list *list, 
 	int64_t swap = r->memory_swap_limit;
 
 	if (r->memory_limit)
-		add(list, CONTROLLER_MEMORY, "memory.max", limit_text(r->memory_limit, "max"));
+		setting_add(list, CONTROLLER_MEMORY, "memory.max",
+			    limit_text(r->memory_limit, "max"));
 	if (!swap)
 		return 0;
 	if (swap > 0 && r->memory_limit <= 0)
@@ -141,8 +142,8 @@ static int plan_memory_v2(const struct resources *r, struct setting_list *list, 
 			err, ERR_INVALID,
 			"swap limit %lld: it counts memory too, so it needs a memory limit",
 			(long long)swap);
-	add(list, CONTROLLER_MEMORY, "memory.swap.max",
-	    limit_text(swap < 0 ? -1 : swap - r->memory_limit, "max"))
+	setting_add(list, CONTROLLER_MEMORY, "memory.swap.max",
+		    limit_text(swap < 0 ? -1 : swap - r->memory_limit, "max"))
 		->is_optional = true;
 	return 0;
 }
@@ -163,12 +164,12 @@ static int plan_memory(const struct cgroups *cg, const struct resources *r,
 	if (is_v2(cg, CONTROLLER_MEMORY))
 		return plan_memory_v2(r, list, err);
 	if (r->memory_limit)
-		add(list, CONTROLLER_MEMORY, "memory.limit_in_bytes",
-		    limit_text(r->memory_limit, "-1"))
+		setting_add(list, CONTROLLER_MEMORY, "memory.limit_in_bytes",
+			    limit_text(r->memory_limit, "-1"))
 			->kind = SETTING_MEMORY;
 	if (r->memory_swap_limit) {
-		s = add(list, CONTROLLER_MEMORY, "memory.memsw.limit_in_bytes",
-			limit_text(r->memory_swap_limit, "-1"));
+		s = setting_add(list, CONTROLLER_MEMORY, "memory.memsw.limit_in_bytes",
+				limit_text(r->memory_swap_limit, "-1"));
 		s->kind = SETTING_SWAP;
 		s->is_optional = true;
 	}
@@ -181,7 +182,7 @@ static int plan_pids(const struct cgroups *cg, const struct resources *r, struct
 	if (!r->pids_limit)
 		return 0;
 	TRY(need(cg, CONTROLLER_PIDS, "pids", err));
-	add(list, CONTROLLER_PIDS, "pids.max", limit_text(r->pids_limit, "max"));
+	setting_add(list, CONTROLLER_PIDS, "pids.max", limit_text(r->pids_limit, "max"));
 	return 0;
 }
 
@@ -209,7 +210,7 @@ static int plan_hugepages(const struct cgroups *cg, const struct resources *r,
 		file = xasprintf(is_v2(cg, CONTROLLER_HUGETLB) ? "hugetlb.%s.max"
 							       : "hugetlb.%s.limit_in_bytes",
 				 kv->key);
-		add(list, CONTROLLER_HUGETLB, file, xstrdup(kv->value))->is_optional =
+		setting_add(list, CONTROLLER_HUGETLB, file, xstrdup(kv->value))->is_optional =
 			strcmp(kv->value, "0") == 0;
 	}
 	return 0;
@@ -251,7 +252,7 @@ static int plan_unified(const struct cgroups *cg, const struct resources *r,
 					 "characters",
 					 kv->key);
 		TRY(need(cg, c, kv->key, err));
-		add(list, c, kv->key, xstrdup(kv->value));
+		setting_add(list, c, kv->key, xstrdup(kv->value));
 	}
 	return 0;
 }
@@ -307,12 +308,29 @@ static void complete_period(struct setting *s, const char *now)
 	s->value = value;
 }
 
+/* v2 has a word for it, v1 wants a copy. */
+static int inherit(const struct cgroups *cg, int dir, struct setting *s, const char *path,
+		   struct error *err)
+{
+	cleanup_free char *above = xasprintf("../%s", s->file);
+	ssize_t n;
+
+	if (is_v2(cg, s->controller))
+		return 0;
+	free(s->value);
+	s->value = xmalloc(VALUE_MAX);
+	n = cgroup_read(dir, above, s->value, VALUE_MAX);
+	return n < 0 ? error_errno(err, (int)-n, "read %s above cgroup %s", s->file, path) : 0;
+}
+
 static int write_setting(const struct cgroups *cg, const int *dirs, const char *path,
 			 struct setting *s, bool keep, struct error *err)
 {
 	int dir = dirs[cg->of[s->controller]], r;
 	cleanup_free char *now = NULL;
 
+	if (s->kind == SETTING_INHERIT)
+		TRY(inherit(cg, dir, s, path, err));
 	if (keep || s->kind == SETTING_MAX_PERIOD) {
 		ssize_t n = cgroup_read(dir, s->file, now = xmalloc(VALUE_MAX), VALUE_MAX);
 

@@ -58,6 +58,7 @@ enum setting_kind {
 	SETTING_QUOTA,	    /* v1 */
 	SETTING_PERIOD,	    /* v1 */
 	SETTING_MAX_PERIOD, /* v2: the second word of cpu.max, the first stays */
+	SETTING_INHERIT,    /* a cpuset: what the group above has */
 };
 
 /* One value for one file. */
@@ -75,9 +76,15 @@ struct setting_list {
 };
 
 void setting_list_done(struct setting_list *list);
+/* Takes value over. Valid until the next one. */
+struct setting *setting_add(struct setting_list *list, enum controller c, const char *file,
+			    char *value);
 /* Translates limits into settings, checking what can be checked without looking at a cgroup. */
 int limits_plan(const struct cgroups *cg, const struct resources *r, struct setting_list *ret,
 		struct error *err);
+/* The limits that gone has and r has not, as in a new group. */
+int limits_plan_without(const struct cgroups *cg, const struct resources *r,
+			const struct resources *gone, struct setting_list *ret, struct error *err);
 /* Reads, sorts and writes; with keep, puts back what was there when one fails. */
 int limits_apply(const struct cgroups *cg, const char *path, struct setting_list *list, bool keep,
 		 struct error *err);

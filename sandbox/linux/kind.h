@@ -4,7 +4,8 @@
  * the loop's thread unless it says otherwise.
  *
  * Pins are named "<sandbox id>.net", ".ipc", ".user", ".shm", ".init" (the PID 1) and
- * "<container id>.pid"; the cgroup of a container is "<parent>/<container id>".
+ * "<container id>.pid"; the cgroup of a container is "<parent>/<container id>". A pod that has
+ * limits and names no parent has one of its own, DEFAULT_PARENT "/<sandbox id>".
  */
 #pragma once
 
@@ -54,6 +55,8 @@ struct linux_sandbox {
 	pid_t pid1_pid;
 	struct loop_watch *pid1_watch;
 	bool is_up;
+	bool has_parent;	 /* somebody else's, who sees to the pod's limits */
+	bool has_group;		 /* spec.cgroup_parent was made for it alone, by us */
 	unsigned left_count;	 /* host_job_run() */
 	struct reading *reading; /* usage.c: the one that is under way, or NULL */
 	atomic_int refs;	 /* the handle's, and one for each job that reads the spec */
@@ -105,6 +108,8 @@ int linux_sandbox_stop(struct task *t, void *sandbox);
 int linux_sandbox_remove(struct task *t, void *sandbox);
 const char *linux_sandbox_netns(void *sandbox);
 void linux_sandbox_forget(void *sandbox);
+/* Makes a cgroup for it, so that it can have limits, if it has none and no parent was asked for. */
+int linux_sandbox_need_group(struct task *t, struct linux_sandbox *s);
 /* The name of a pin of id. */
 void pin_name(char name[PIN_NAME_SIZE], const char *id, const char *suffix);
 
@@ -161,7 +166,10 @@ void linux_oom_look(struct task *t, struct linux_container *c);
 
 /* update.c */
 
-int linux_container_update(struct task *t, void *container, const struct resources *resources);
+int linux_container_update(struct task *t, void *container, const struct resources *resources,
+			   const struct resources *undone);
+int linux_sandbox_update(struct task *t, void *sandbox, const struct resources *resources,
+			 const struct resources *undone);
 
 /* container_start.c */
 

@@ -80,6 +80,7 @@ const struct sandboxer linux_sandboxer = {
 	.sandbox_record = linux_sandbox_record,
 	.sandbox_is_up = linux_sandbox_is_up,
 	.sandbox_stop = linux_sandbox_stop,
+	.sandbox_update = linux_sandbox_update,
 	.sandbox_remove = linux_sandbox_remove,
 	.sandbox_usage = linux_sandbox_usage,
 	.sandbox_netns = linux_sandbox_netns,

@@ -52,7 +52,8 @@ static struct linux_sandbox *sandbox_new(const struct sandbox_spec *spec)
 
 	s->arena = arena_new(SPEC_ARENA_CAP);
 	sandbox_spec_copy(s->arena, spec, &s->spec);
-	if (!s->spec.cgroup_parent)
+	s->has_parent = s->spec.cgroup_parent;
+	if (!s->has_parent)
 		s->spec.cgroup_parent = DEFAULT_PARENT;
 	list_init(&s->containers);
 	s->pid1 = -1;
@@ -213,10 +214,48 @@ static int start_pid1(struct task *t, struct linux_sandbox *s, int user)
 	return 0;
 }
 
+static void set_group(struct linux_sandbox *s)
+{
+	s->spec.cgroup_parent = arena_printf(s->arena, DEFAULT_PARENT "/%s", s->spec.id);
+	s->spec.has_own_parent = true;
+	s->has_group = true;
+}
+
+static bool has_limits(const struct resources *r)
+{
+	return r->cpu_shares || r->cpu_quota_us || r->cpu_period_us || r->cpuset_cpus ||
+	       r->cpuset_mems || r->memory_limit || r->memory_swap_limit || r->pids_limit ||
+	       r->unified.count || r->hugepage_limits.count;
+}
+
+/* Without limits it is not made: that would cost each pod half a millisecond. */
+static int make_group(struct task *t, struct linux_sandbox *s)
+{
+	if (s->has_parent || !has_limits(&s->spec.resources))
+		return 0;
+	set_group(s);
+	task_stage(t, "making its cgroup");
+	return cgroup_create(t, kind.cgroups, s->spec.cgroup_parent, &s->spec.resources);
+}
+
+int linux_sandbox_need_group(struct task *t, struct linux_sandbox *s)
+{
+	if (s->has_group || s->has_parent)
+		return 0;
+	if (!list_is_empty(&s->containers))
+		return error_set(&t->err, ERR_PRECONDITION,
+				 "limits of sandbox %s: it was run without any, so its containers "
+				 "are in no cgroup of its own; run it with linux.resources",
+				 s->spec.id);
+	set_group(s);
+	return cgroup_create(t, kind.cgroups, s->spec.cgroup_parent, NULL);
+}
+
 static int bring_up(struct task *t, struct linux_sandbox *s)
 {
 	cleanup_close int user = -1;
 
+	TRY(make_group(t, s));
 	TRY(make_namespaces(t, s, &user));
 	if (s->spec.pid == NS_POD)
 		TRY(start_pid1(t, s, user));
@@ -249,7 +288,8 @@ void linux_sandbox_record(void *sandbox, struct buf *ret)
 {
 	const struct linux_sandbox *s = sandbox;
 
-	buf_printf(ret, "version=1\nboot=%s\npid1=%d\n", kind.boot, s->pid1_pid);
+	buf_printf(ret, "version=1\nboot=%s\npid1=%d\ngroup=%d\n", kind.boot, s->pid1_pid,
+		   s->has_group);
 }
 
 /* 1 when the pin is there (or not wanted), 0 when not. */
@@ -305,6 +345,9 @@ int linux_sandbox_recover(struct task *t, const struct sandbox_spec *spec, const
 	struct linux_sandbox *s = sandbox_new(spec);
 	int r = 0;
 
+	/* one of which nothing is recorded may have it */
+	if (!s->has_parent && record_number(record, record_size, "group", !record_size))
+		set_group(s);
 	if (record_size && record_is_current(record, record_size)) {
 		s->pid1_pid = (pid_t)record_number(record, record_size, "pid1", 0);
 		r = find_up(t, s);
@@ -397,6 +440,9 @@ int linux_sandbox_remove(struct task *t, void *sandbox)
 	struct linux_sandbox *s = sandbox;
 
 	TRY(linux_sandbox_stop(t, s));
+	/* before the pins, which tell that it is ours */
+	if (s->has_group)
+		TRY(cgroup_remove(t, kind.cgroups, s->spec.cgroup_parent));
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		TRY(drop_pin(t, s, suffixes[i]));
 	return 0;

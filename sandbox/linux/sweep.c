@@ -101,9 +101,19 @@ static bool is_pid(const char *pin)
 	return !strcmp(pin + ID_LENGTH, ".pid");
 }
 
+/* A pod that has limits has its containers in a group of its own. */
+static void add_pod(void *data, const char *name)
+{
+	cleanup_free char *path = xasprintf(DEFAULT_PARENT "/%s", name);
+
+	if (strlen(name) == ID_LENGTH)
+		add_parent(data, path);
+}
+
 static int find_parents(struct task *t, struct linux_sweep *s)
 {
 	add_parent(s, DEFAULT_PARENT);
+	TRY(cgroup_children(t, s->cgroups, DEFAULT_PARENT, add_pod, s));
 	s->sweep->each_parent(s->sweep->data, add_parent, s);
 	map_for_each(slot, &s->pin_names) {
 		if (is_pid(slot->key))

@@ -58,15 +58,27 @@ static int set_scores(struct task *t, struct linux_container *c, int64_t value)
 	return r;
 }
 
-int linux_container_update(struct task *t, void *container, const struct resources *resources)
+int linux_container_update(struct task *t, void *container, const struct resources *resources,
+			   const struct resources *undone)
 {
 	struct linux_container *c = container;
 	int64_t score = resources->oom_score_adj;
 
-	TRY(cgroup_update(t, kind.cgroups, c->cgroup, resources));
+	TRY(cgroup_update(t, kind.cgroups, c->cgroup, resources, undone));
 	if (!score || score == c->spec.resources.oom_score_adj)
 		return 0;
 	TRY(set_scores(t, c, score));
 	c->spec.resources.oom_score_adj = score;
 	return 0;
+}
+
+int linux_sandbox_update(struct task *t, void *sandbox, const struct resources *resources,
+			 const struct resources *undone)
+{
+	struct linux_sandbox *s = sandbox;
+
+	if (s->has_parent)
+		return 0;
+	TRY(linux_sandbox_need_group(t, s));
+	return cgroup_update(t, kind.cgroups, s->spec.cgroup_parent, resources, undone);
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,7 @@ func (l *life) steps(t *testing.T) []step {
 		{"StartContainer", l.start},
 		{"ContainerStatus", l.expectRunning},
 		{"UpdateContainerResources", l.limit},
+		{"UpdatePodSandboxResources", l.limitPod},
 		{"ExecSync", func() error {
 			r, err := p.Exec("/bin/sh", "-c", "echo out; exit 3")
 			if err == nil && (r.ExitCode != 3 || string(r.Stdout) != "out\n") {
@@ -114,6 +116,7 @@ func (l *life) steps(t *testing.T) []step {
 		}},
 		{"restart", func() error { return l.killAndAwait(t) }},
 		{"ContainerStatus", func() error { return l.expectLimits(updatedLimits) }},
+		{"PodSandboxStatus", func() error { return l.expectPodLimit(updatedPodLimit) }},
 		{"ReopenContainerLog", func() error {
 			if _, err := os.Stat(p.LogFile() + ".1"); errors.Is(err, fs.ErrNotExist) {
 				if err := os.Rename(p.LogFile(), p.LogFile()+".1"); err != nil {
@@ -192,6 +195,30 @@ func (l *life) expectLimits(want string) error {
 	got, err := node.CPUMax(filepath.Join(l.parent, l.pod.Container))
 	if err == nil && got != want {
 		err = fmt.Errorf("its cgroup has quota and period %s, not %s", got, want)
+	}
+	return err
+}
+
+// updatedPodLimit is the pod's limit of memory, which it had none of.
+const updatedPodLimit = "memory_limit_in_bytes\":1073741824"
+
+// limitPod is the same for the pod, whose cgroup is not the server's to limit.
+func (l *life) limitPod() error {
+	_, _, err := node.Retry(l.Runtime.UpdatePodSandboxResources, &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: l.pod.ID,
+		Resources: &cri.LinuxContainerResources{MemoryLimitInBytes: 1 << 30}})
+	if err == nil {
+		return l.expectPodLimit(updatedPodLimit)
+	}
+	if failure := l.expectPodLimit(`"resources":{`); failure != nil {
+		return fmt.Errorf("%v; and then: %v", err, failure)
+	}
+	return err
+}
+
+func (l *life) expectPodLimit(want string) error {
+	r, _, err := node.Retry(l.Runtime.PodSandboxStatus, &cri.PodSandboxStatusRequest{PodSandboxId: l.pod.ID, Verbose: true})
+	if err == nil && !strings.Contains(r.Info["info"], want) {
+		err = fmt.Errorf("%s isn't in %s", want, r.Info["info"])
 	}
 	return err
 }

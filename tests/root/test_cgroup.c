@@ -65,7 +65,7 @@ static int on_task(int (*fn)(struct task *t, void *arg), void *arg)
 
 struct call {
 	const char *path, *exec_id;
-	const struct resources *r;
+	const struct resources *r, *undone;
 	struct cgroup_join join;
 	pid_t *pids;
 	size_t count;
@@ -84,7 +84,7 @@ static int do_update(struct task *t, void *arg)
 {
 	struct call *c = arg;
 
-	return cgroup_update(t, cg, c->path, c->r);
+	return cgroup_update(t, cg, c->path, c->r, c->undone);
 }
 
 static int do_kill(struct task *t, void *arg)
@@ -158,15 +158,22 @@ static size_t procs(const char *path)
 }
 
 /* The file's value in the hierarchy of the controller. */
+static void read_value(enum controller c, const char *path, const char *file, char *ret,
+		       size_t size)
+{
+	int dir = cgroup_open(&cg->hierarchies[cg->of[c]], path);
+
+	assert_true(dir >= 0);
+	assert_true(cgroup_read(dir, file, ret, size) >= 0);
+	close(dir);
+}
+
 static void assert_value(enum controller c, const char *path, const char *file,
 			 const char *expected)
 {
 	char value[1024];
-	int dir = cgroup_open(&cg->hierarchies[cg->of[c]], path);
 
-	assert_true(dir >= 0);
-	assert_true(cgroup_read(dir, file, value, sizeof(value)) >= 0);
-	close(dir);
+	read_value(c, path, file, value, sizeof(value));
 	assert_string_equal(value, expected);
 }
 
@@ -451,6 +458,38 @@ static void a_refused_update_changes_nothing(void **state)
 	assert_int_equal(RUN(do_update, sub("gone"), .r = &before), -ERR_PRECONDITION);
 }
 
+/* As after a server that died in the middle of a change which can't be finished. */
+static void what_is_taken_back_is_as_if_never_given(void **state)
+{
+	struct resources before = {.cpu_shares = 512, .memory_limit = 64 * MIB};
+	struct resources change = {.cpu_shares = 2048,
+				   .cpu_quota_us = 50000,
+				   .cpu_period_us = 50000,
+				   .cpuset_cpus = "0",
+				   .cpuset_mems = "0",
+				   .memory_limit = 128 * MIB,
+				   .memory_swap_limit = 256 * MIB,
+				   .pids_limit = 20};
+	char cpus[256];
+
+	if (!has(CONTROLLER_CPU) || cg->is_pure_v2)
+		skip();
+	assert_ok(RUN(do_create, sub("back"), .r = &before));
+	assert_ok(RUN(do_create, sub("other")));
+	assert_ok(RUN(do_update, sub("back"), .r = &change));
+	assert_value(CONTROLLER_CPUSET, sub("back"), "cpuset.cpus", "0");
+	assert_ok(RUN(do_update, sub("back"), .r = &before, .undone = &change));
+	assert_value(CONTROLLER_CPU, sub("back"), "cpu.shares", "512");
+	assert_value(CONTROLLER_CPU, sub("back"), "cpu.cfs_quota_us", "-1");
+	assert_value(CONTROLLER_CPU, sub("back"), "cpu.cfs_period_us", "100000");
+	assert_value(CONTROLLER_MEMORY, sub("back"), "memory.limit_in_bytes", "67108864");
+	assert_value(CONTROLLER_MEMORY, sub("back"), "memory.memsw.limit_in_bytes",
+		     "9223372036854771712");
+	assert_value(CONTROLLER_PIDS, sub("back"), "pids.max", "max");
+	read_value(CONTROLLER_CPUSET, sub("other"), "cpuset.cpus", cpus, sizeof(cpus));
+	assert_value(CONTROLLER_CPUSET, sub("back"), "cpuset.cpus", cpus);
+}
+
 static void what_cannot_be_had_is_refused(void **state)
 {
 	struct key_value high = {"memory.high", "1000000"}, kill = {"cgroup.kill", "1"};
@@ -711,6 +750,7 @@ static const struct CMUnitTest cases[] = {
 	CASE(memory_and_swap_move_both_ways),
 	CASE(bandwidth_moves_beneath_a_limited_parent),
 	CASE(a_refused_update_changes_nothing),
+	CASE(what_is_taken_back_is_as_if_never_given),
 	CASE(what_cannot_be_had_is_refused),
 	CASE(a_process_is_born_in_all_groups),
 	CASE(a_fork_bomb_loses),

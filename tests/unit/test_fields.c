@@ -34,6 +34,7 @@ struct row {
 #define SECURITY_FILE "cri/translate_security.c"
 #define CHECK_FILE "cri/translate_check.c"
 #define RESOURCES_FILE "cri/resources.c"
+#define POD_RESOURCES_FILE "cri/pod_resources.c"
 #define NO_POD_PROCESS "no process of an image runs in a pod beside those of its containers"
 #define ONLY_HOST_PORTS "says more of a host_port, which is refused"
 
@@ -47,6 +48,9 @@ static const struct row rows[] = {
 	{"UpdateContainerResourcesRequest", "linux", EFFECT, "cri/container_calls.c"},
 	{"UpdateContainerResourcesRequest", "windows", EFFECT, "cri/container_calls.c"},
 	{"UpdateContainerResourcesRequest", "annotations", NOTHING, "they must not change us"},
+	{"UpdatePodSandboxResourcesRequest", "pod_sandbox_id", EFFECT, "cri/sandbox_calls.c"},
+	{"UpdatePodSandboxResourcesRequest", "overhead", EFFECT, POD_RESOURCES_FILE},
+	{"UpdatePodSandboxResourcesRequest", "resources", EFFECT, POD_RESOURCES_FILE},
 
 	{"PodSandboxConfig", "metadata", EFFECT, SANDBOX_FILE},
 	{"PodSandboxConfig", "hostname", EFFECT, SANDBOX_FILE},
@@ -71,8 +75,8 @@ static const struct row rows[] = {
 	{"LinuxPodSandboxConfig", "cgroup_parent", EFFECT, SANDBOX_FILE},
 	{"LinuxPodSandboxConfig", "security_context", EFFECT, "cri/translate_priv.h"},
 	{"LinuxPodSandboxConfig", "sysctls", EFFECT, SANDBOX_FILE},
-	{"LinuxPodSandboxConfig", "overhead", NOTHING, "the limits of cgroup_parent count it in"},
-	{"LinuxPodSandboxConfig", "resources", EFFECT, SANDBOX_FILE},
+	{"LinuxPodSandboxConfig", "overhead", EFFECT, POD_RESOURCES_FILE},
+	{"LinuxPodSandboxConfig", "resources", EFFECT, POD_RESOURCES_FILE},
 	{"LinuxSandboxSecurityContext", "namespace_options", EFFECT, "cri/translate_priv.h"},
 	{"LinuxSandboxSecurityContext", "selinux_options", REFUSED, NULL},
 	{"LinuxSandboxSecurityContext", "run_as_user", NOTHING, NO_POD_PROCESS},
@@ -213,6 +217,16 @@ static const struct refusal refusals[] = {
 	 ERR_INVALID, SECURITY "namespace_options.pid"},
 	{POD, SECURITY "namespace_options.userns_options.mode=1", ERR_INVALID,
 	 SECURITY "namespace_options.userns_options.mode"},
+	{POD, "linux.resources.cpu_period=3", ERR_INVALID, "config.linux.resources.cpu_period"},
+	{POD, "linux.resources.oom_score_adj=3", ERR_INVALID,
+	 "config.linux.resources.oom_score_adj"},
+	{POD, "linux.overhead.oom_score_adj=3", ERR_INVALID, "config.linux.overhead.oom_score_adj"},
+	{POD, "linux.overhead.cpuset_cpus=0", ERR_INVALID, "config.linux.overhead.cpuset_cpus"},
+	{POD, "linux.overhead.cpuset_mems=0", ERR_INVALID, "config.linux.overhead.cpuset_mems"},
+	{POD, "linux.resources.memory_swap_limit_in_bytes=9", ERR_INVALID,
+	 "config.linux.resources.memory_swap_limit_in_bytes"},
+	{CONTAINER, "linux.resources.memory_swap_limit_in_bytes=9", ERR_INVALID,
+	 "config.linux.resources.memory_swap_limit_in_bytes"},
 	{CONTAINER, "windows=*", ERR_INVALID, "config.windows"},
 	{CONTAINER, "CDI_devices.name=vendor.com/class=one", ERR_UNIMPLEMENTED,
 	 "config.CDI_devices"},
@@ -280,6 +294,7 @@ static const ProtobufCMessageDescriptor *const all_roots[] = {
 	&runtime__v1__run_pod_sandbox_request__descriptor,
 	&runtime__v1__create_container_request__descriptor,
 	&runtime__v1__update_container_resources_request__descriptor,
+	&runtime__v1__update_pod_sandbox_resources_request__descriptor,
 };
 
 static void want_row(const ProtobufCMessageDescriptor *m, const ProtobufCFieldDescriptor *f,

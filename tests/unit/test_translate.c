@@ -346,9 +346,9 @@ static Resources *update(struct ground *g, const Resources *change, int *ret)
 	struct buf bytes = {0};
 	Resources *r = NULL;
 
-	*ret = cri_front_end.resources_merge(g->arena, &g->c, change, &bytes, &g->err);
+	*ret = cri_front_end.container_limits->merge(g->arena, &g->c, change, &bytes, &g->err);
 	if (*ret == 0)
-		r = cri_front_end.resources_decode(bytes.data, bytes.length, &g->err);
+		r = cri_front_end.container_limits->decode(bytes.data, bytes.length, &g->err);
 	buf_done(&bytes);
 	return r;
 }
@@ -388,7 +388,7 @@ static void what_an_update_does_not_say_stays(void **state)
 	assert_string_equal(r->unified[0]->value, "100");
 	assert_string_equal(r->unified[1]->key, "memory.high");
 	assert_string_equal(r->unified[1]->value, "200");
-	cri_front_end.resources_free(r);
+	cri_front_end.container_limits->free(r);
 }
 
 static void later_limits_win_over_the_configuration(void **state)
@@ -402,12 +402,12 @@ static void later_limits_win_over_the_configuration(void **state)
 	g->config.linux = &g->linux_config;
 	change.cpu_shares = 1024;
 	r = update(g, &change, &result);
-	g->c.resources = r;
+	g->c.limits.view = r;
 	assert_int_equal(translate(g), 0);
 	assert_int_equal(g->spec.resources.cpu_shares, 1024);
-	assert_ptr_equal(cri_front_end.resources_of(&g->c), r);
-	cri_front_end.resources_free(r);
-	g->c.resources = NULL;
+	assert_ptr_equal(translate_resources_of(&g->c), r);
+	cri_front_end.container_limits->free(r);
+	g->c.limits.view = NULL;
 }
 
 static void swap_below_memory_is_refused(void **state)
@@ -426,7 +426,7 @@ static void swap_below_memory_is_refused(void **state)
 	change.memory_swap_limit_in_bytes = 1 << 21;
 	r = update(g, &change, &result);
 	assert_int_equal(r->memory_swap_limit_in_bytes, 1 << 21);
-	cri_front_end.resources_free(r);
+	cri_front_end.container_limits->free(r);
 	change.memory_limit_in_bytes = -1;
 	assert_null(update(g, &change, &result));
 	assert_int_equal(result, -ERR_INVALID);
