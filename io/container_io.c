@@ -15,6 +15,7 @@
 #include "io/base/cleanup.h"
 #include "io/base/log.h"
 #include "io/crilog.h"
+#include "io/log_writer.h"
 #include "io/offload.h"
 #include "io/pump.h"
 #include "io/stream_recover.h"
@@ -139,7 +140,7 @@ struct container_io_stats container_io_stats(const struct container_io *io)
 		stats.dropped[i] = s->dropped;
 		stats.logged[i] = io->log_path ? s->logged - s->dropped : 0;
 	}
-	stats.is_log_failing = io->retry_delay != 0;
+	stats.is_log_failing = io->retry_delay != 0 || io->is_log_stuck;
 	return stats;
 }
 
@@ -185,7 +186,7 @@ static size_t left_in_pipe(const struct stream *s)
 /* A container that has ended waited long enough. */
 static bool is_time_up(const struct container_io *io)
 {
-	return io->retry_delay && loop_now(io->loop) >= io->give_up_at;
+	return (io->retry_delay || io->is_log_stuck) && loop_now(io->loop) >= io->give_up_at;
 }
 
 static int log_is_full(struct task *t, const struct container_io *io)
@@ -232,6 +233,7 @@ static int take_rest(struct task *t, struct stream *s)
 
 static void give_up_rest(struct container_io *io)
 {
+	log_writer_abandon(io);
 	for (int i = 0; i < 2; i++) {
 		struct stream *s = &io->stream[i];
 
@@ -254,9 +256,11 @@ static int flush_rest(struct task *t, struct container_io *io)
 			return 0;
 		if (is_time_up(io) && io->blocks)
 			return log_is_full(t, io);
-		if (is_time_up(io))
+		if (log_writer_is_busy(io) && !io->is_log_stuck)
+			TRY(task_cond_wait(t, &io->changed));
+		else if (is_time_up(io))
 			give_up_rest(io);
-		else if (pump_may_write(io) && !io->is_spool_failing)
+		else if (pump_may_write(io) && !io->is_spool_failing && !io->is_log_stuck)
 			TRY(task_yield(t));
 		else
 			TRY(task_cond_wait(t, &io->changed));
@@ -275,6 +279,8 @@ int container_io_drain(struct task *t, struct container_io *io)
 	io->give_up_at = loop_now(t->loop) + PUMP_LAST_CHANCE;
 	if (io->retry_delay)
 		loop_timer_start(io->loop, &io->retry_timer, loop_now(io->loop));
+	if (io->batch)
+		loop_timer_start(io->loop, &io->hang_timer, io->give_up_at);
 	for (int i = 0; i < 2; i++)
 		TRY(take_rest(t, &io->stream[i]));
 	io->is_ending = true;
@@ -312,13 +318,17 @@ static void reopen_job_free(struct job *job)
 	free(j);
 }
 
-/* Waits until no line is half logged, or the time is up. */
+/* Waits until no line is half logged, or the time is up, and then for the log to be at rest. */
 static int wait_for_line_end(struct task *t, struct container_io *io)
 {
 	uint64_t until = loop_now(t->loop) + CONTAINER_IO_REOPEN_MS * (PUMP_SECOND / 1000);
 
 	loop_timer_start(io->loop, &io->reopen_timer, until);
 	while ((io->stream[0].partial || io->stream[1].partial) && loop_now(t->loop) < until)
+		TRY(task_cond_wait(t, &io->changed));
+	/* nor is the file changed under a batch */
+	io->is_held = true;
+	while (log_writer_is_busy(io))
 		TRY(task_cond_wait(t, &io->changed));
 	return 0;
 }
@@ -358,7 +368,7 @@ int container_io_reopen(struct task *t, struct container_io *io)
 		r = offload(t, NULL, &j->job);
 	if (r == 0)
 		switch_log(io, j);
-	io->is_reopening = false;
+	io->is_reopening = io->is_held = false;
 	loop_timer_stop(io->loop, &io->reopen_timer);
 	job_unref(&j->job);
 	loop_post(io->loop, &io->more);

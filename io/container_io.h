@@ -10,15 +10,16 @@
  * server was down, or could not be read when it came back. Then what was logged after the last
  * commit is logged again.
  *
- * All of it are small level-triggered callbacks on the loop. An idle container costs the
- * descriptors that it was given, and no timer; spool and log are opened on demand and closed least
- * recently used first.
+ * What fills the spools are small level-triggered callbacks on the loop; what opens, formats and
+ * writes the log are batches on other threads (io/log_batch.h), as the log's disk may be slow and
+ * its mount dead. An idle container costs the descriptors that it was given, and no timer; spool
+ * and log are opened on demand and closed least recently used first.
  *
- * A log that can't be written (no space) does not block the container: output waits in the spool,
- * then the oldest is dropped and counted, and a record of the same stream says so when the log
- * works again. Or, with `blocks`, nothing is dropped: the container waits as soon as spool and pipe
- * are full, and its end until all is logged or container_io_give_up(). A position that can't be
- * committed while the log works does block: nothing is given back.
+ * A log that can't be written (no space, no answer) does not block the container: output waits in
+ * the spool, then the oldest is dropped and counted, and a record of the same stream says so when
+ * the log works again. Or, with `blocks`, nothing is dropped: the container waits as soon as spool
+ * and pipe are full, and its end until all is logged or container_io_give_up(). A position that
+ * can't be committed while the log works does block: nothing is given back.
  */
 #pragma once
 
@@ -104,6 +105,8 @@ struct container_io_stats container_io_stats(const struct container_io *io);
 struct io_position container_io_position(const struct container_io *io);
 /* What the log can't take is dropped from now on, also where that would block. */
 void container_io_give_up(struct container_io *io);
-/* Closes everything. What is in the pipes and in the spool stays for a next life, as far as
- * somebody (the keeper) holds the pipes. No task may be in a call above. NULL is fine. */
+/* Closes everything, at the latest when a write to the log that is under way has ended; until then
+ * no second life of it may begin in this process. What is in the pipes and in the spool stays for a
+ * next life, as far as somebody (the keeper) holds the pipes. No task may be in a call above. NULL
+ * is fine. */
 void container_io_free(struct container_io *io);

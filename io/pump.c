@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FIFO → spool → log in callbacks. Peculiar: commits are numbered, and `fence` is the number
- * without which no record may be written. It is moved up whenever the log would otherwise say
- * something that recovery can't derive from the committed position: a new log file, bytes that were
- * dropped, a marker. Buffers are shared by all containers, since nothing is kept in them from one
- * callback to the next.
+ * FIFO → spool in callbacks, and how far the log has come. Peculiar: commits are numbered, and
+ * `fence` is the number without which no record may be written. It is moved up whenever the log
+ * would otherwise say something that recovery can't derive from the committed position: a new log
+ * file, bytes that were dropped, a marker.
  */
 #include "io/pump.h"
 
@@ -18,11 +17,9 @@
 #include "io/base/cleanup.h"
 #include "io/base/fault.h"
 #include "io/base/log.h"
-#include "io/crilog.h"
+#include "io/log_writer.h"
 #include "io/stream_recover.h"
 
-/* What is written of a stream in one callback at the most. */
-#define TURN_OUT (1024u * 1024)
 /* A commit is due when a quarter of a spool could be given back, after so many bytes of log, or
  * after the delay. */
 #define COMMIT_LOG_BYTES (8u << 20)
@@ -35,7 +32,6 @@
 /* Those with open files, the least recently used first. */
 static struct list opened = {&opened, &opened};
 static unsigned opened_count;
-static char *in_buffer, *out_buffer;
 
 /* ---- files that are opened on demand ---- */
 
@@ -57,8 +53,12 @@ void pump_touch_files(struct container_io *io)
 		opened_count++;
 	list_remove(&io->open_node);
 	list_append(&opened, &io->open_node);
-	while (opened_count > OPEN_MAX_CONTAINERS)
-		pump_close_files(container_of(opened.next, struct container_io, open_node));
+	list_for_each_safe(other, &opened, struct container_io, open_node) {
+		if (opened_count <= OPEN_MAX_CONTAINERS)
+			break;
+		if (other != io && !other->batch)
+			pump_close_files(other);
+	}
 }
 
 /* ---- trouble with log or spool: try again later ---- */
@@ -76,19 +76,19 @@ static void retry_later(struct container_io *io, const char *what, const struct 
 		loop_timer_start(io->loop, &io->retry_timer, loop_now(io->loop) + io->retry_delay);
 }
 
-static void log_failed(struct container_io *io, const struct error *err)
+void pump_log_failed(struct container_io *io, const struct error *err)
 {
 	io->is_log_failing = true;
 	retry_later(io, "its log can't be written", err);
 }
 
-static void spool_failed(struct container_io *io, const struct error *err)
+void pump_spool_failed(struct container_io *io, const struct error *err)
 {
 	io->is_spool_failing = true;
 	retry_later(io, "its spool can't be written", err);
 }
 
-static void works_again(struct container_io *io)
+void pump_works_again(struct container_io *io)
 {
 	if (!io->retry_delay || io->is_log_failing || io->is_spool_failing)
 		return;
@@ -112,7 +112,7 @@ static void on_reopen_due(void *data)
 	task_cond_broadcast(&io->changed);
 }
 
-static bool open_spool(struct stream *s)
+bool pump_open_spool(struct stream *s)
 {
 	cleanup_free char *path = NULL;
 	struct error err;
@@ -120,7 +120,7 @@ static bool open_spool(struct stream *s)
 	if (s->spool.fd < 0) {
 		path = stream_spool_path(s->io->dir, s->index);
 		if (spool_open(&s->spool, path, true, &err) < 0) {
-			spool_failed(s->io, &err);
+			pump_spool_failed(s->io, &err);
 			return false;
 		}
 	}
@@ -149,7 +149,7 @@ static void give_back(struct container_io *io)
 		struct stream *s = &io->stream[i];
 		int r;
 
-		if (io->committed.spool_offset[i] - s->spool.punched < 4096 || !open_spool(s))
+		if (io->committed.spool_offset[i] - s->spool.punched < 4096 || !pump_open_spool(s))
 			continue;
 		r = spool_punch(&s->spool, io->committed.spool_offset[i]);
 		if (r < 0)
@@ -248,7 +248,7 @@ static void schedule_commit(struct container_io *io)
 		loop_timer_start(io->loop, &io->commit_timer, loop_now(io->loop) + COMMIT_DELAY);
 }
 
-/* ---- spool → log ---- */
+/* ---- what the log lacks ---- */
 
 /* A log file that the committed position does not name. */
 void pump_adopt_log(struct container_io *io, uint64_t inode, uint64_t size)
@@ -264,205 +264,9 @@ bool pump_may_write(const struct container_io *io)
 	return io->log_path && !io->is_log_failing && io->commits_done >= io->fence;
 }
 
-/* Cuts off what is there of a record that was written in part; false when that fails. */
-static bool cut_torn(struct container_io *io)
-{
-	struct error err;
-
-	if (!io->is_log_torn)
-		return true;
-	if (ftruncate(io->log_fd, (off_t)io->log_offset) < 0) {
-		error_errno(&err, errno, "cut log %s", io->log_path);
-		log_failed(io, &err);
-		return false;
-	}
-	io->is_log_torn = false;
-	return true;
-}
-
-/* False when nothing may be written yet. Opening it again after it was closed as least recently
- * used may find that it was renamed meanwhile. */
-static bool open_log(struct container_io *io)
-{
-	uint64_t inode, size;
-	struct error err;
-
-	if (io->log_fd < 0) {
-		if (crilog_open(io->log_path, true, &io->log_fd, &inode, &size, &err) < 0) {
-			log_failed(io, &err);
-			return false;
-		}
-		if (inode != io->log_inode)
-			pump_adopt_log(io, inode, size);
-	}
-	pump_touch_files(io);
-	return cut_torn(io) && pump_may_write(io);
-}
-
-/* How many of the bytes are in the log; fewer than size when it fails, and then log_offset is not
- * moved. */
-static size_t append_log(struct container_io *io, const char *data, size_t size)
-{
-	struct error err;
-	size_t done = 0;
-
-	while (done < size) {
-		ssize_t n = write(io->log_fd, data + done, size - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			error_errno(&err, n < 0 ? errno : EIO, "write log %s", io->log_path);
-			log_failed(io, &err);
-			break;
-		}
-		done += (size_t)n;
-	}
-	if (done == size)
-		works_again(io);
-	FAULT(log_written);
-	return done;
-}
-
-/* Of a batch that was written in part only its whole records stay: the same run with less room
- * says which. */
-static void keep_whole_records(struct container_io *io, struct crilog_run *run, size_t done)
-{
-	run->out_size = done;
-	run->consumed = run->produced = 0;
-	crilog_format(run);
-	io->is_log_torn = run->produced != done;
-}
-
-/* Formats run->in and appends it. */
-static void log_run(struct stream *s, struct crilog_run *run)
-{
-	struct container_io *io = s->io;
-	struct crilog_run fresh = *run;
-	off_t end;
-	size_t done;
-
-	crilog_format(run);
-	if (!run->produced)
-		return;
-	done = append_log(io, run->out, run->produced);
-	if (!done) {
-		*run = fresh;
-		return;
-	}
-	/* with O_APPEND this is where the write ended, whoever cut the file before */
-	end = lseek(io->log_fd, 0, SEEK_CUR);
-	if (done < run->produced) {
-		*run = fresh;
-		keep_whole_records(io, run, done);
-	}
-	io->log_offset = (uint64_t)end - (done - run->produced);
-	/* at once: the file may be rotated before more is written to it */
-	cut_torn(io);
-	io->stats.log_bytes += run->produced;
-}
-
-static struct crilog_run new_run(const struct stream *s)
-{
-	struct crilog_run run = {.stream = s->index, .partial = s->partial};
-
-	clock_gettime(CLOCK_REALTIME, &run.now);
-	if (!in_buffer) {
-		in_buffer = xmalloc(PUMP_TURN);
-		out_buffer = xmalloc(TURN_OUT);
-	}
-	run.out = out_buffer;
-	run.out_size = TURN_OUT;
-	return run;
-}
-
-/* Says in the stream itself what is missing. The record also ends a line that was half logged. */
-static void log_marker(struct stream *s)
-{
-	struct crilog_run run = new_run(s);
-	char text[CRILOG_MARKER_MAX];
-
-	run.in = text;
-	run.in_size = crilog_marker(text, s->unreported);
-	log_run(s, &run);
-	if (!run.consumed)
-		return;
-	s->unreported = 0;
-	s->partial = false;
-	pump_raise_fence(s->io);
-}
-
 bool pump_has_pending(const struct stream *s)
 {
 	return s->logged < s->spool.end || s->partial || s->unreported;
-}
-
-/* How much may be read in one piece: up to a hole, or the end. */
-static size_t readable(const struct stream *s)
-{
-	uint64_t left = s->hole.begin - s->logged;
-
-	return s->logged < s->hole.end && left < PUMP_TURN ? left : PUMP_TURN;
-}
-
-/* At a hole of an earlier life, with at most the beginning of a line, of so many bytes, in front of
- * it. */
-static bool skip_hole(struct stream *s, uint64_t front)
-{
-	if (s->logged >= s->hole.end || s->logged + front != s->hole.begin)
-		return false;
-	pump_drop(s, s->hole.end - s->logged);
-	pump_raise_fence(s->io);
-	return true;
-}
-
-/* One batch; true when there is work left that could go on at once. */
-static bool flush_stream(struct stream *s)
-{
-	struct container_io *io = s->io;
-	struct crilog_run run;
-	ssize_t n = 0;
-
-	if (!s->unreported && !io->is_ending &&
-	    (s->logged == s->spool.end || s->scanned == s->spool.end))
-		return false;
-	if (io->is_ending && !pump_has_pending(s))
-		return false;
-	if (io->is_reopening && !s->partial)
-		return false;
-	if (!pump_may_write(io) || !open_log(io))
-		return false;
-	if (s->unreported) {
-		log_marker(s);
-		return true;
-	}
-	if (!open_spool(s))
-		return false;
-	run = new_run(s);
-	n = spool_read(&s->spool, s->logged, in_buffer, readable(s));
-	if (n < 0) {
-		struct error err;
-
-		error_errno(&err, (int)-n, "read spool %d", s->index + 1);
-		spool_failed(io, &err);
-		return false;
-	}
-	run.in = in_buffer;
-	run.in_size = (size_t)n;
-	run.is_end = io->is_ending && s->logged + (uint64_t)n == s->spool.end;
-	run.only_a_line = io->is_reopening;
-	log_run(s, &run);
-	if (!io->is_log_failing && !run.only_a_line && TURN_OUT - run.produced >= CRILOG_RECORD_MAX)
-		s->scanned = s->logged + (uint64_t)n;
-	s->logged += run.consumed;
-	if (s->partial && !run.partial)
-		task_cond_broadcast(&io->changed);
-	s->partial = run.partial;
-	if (!run.produced && !io->is_log_failing && skip_hole(s, (uint64_t)n))
-		return true;
-	return run.produced && s->logged < s->spool.end &&
-	       (n == PUMP_TURN || s->logged < s->hole.end ||
-		TURN_OUT - run.produced < CRILOG_RECORD_MAX);
 }
 
 bool pump_is_full(const struct stream *s)
@@ -482,12 +286,12 @@ void pump_drop(struct stream *s, uint64_t count)
 	s->unreported += count;
 }
 
-/* Drops what is not logged before the offset, and gives it back at once: the disk that has no room
- * for the log may have none for a commit either. The hole is then how the next life knows. */
-static void drop_upto(struct stream *s, uint64_t offset)
+/* Gives the spool's whole pages between two offsets back at once: the disk that has no room for the
+ * log may have none for a commit either. The hole is then how the next life knows. */
+static void dig(struct stream *s, uint64_t from, uint64_t upto)
 {
 	struct spool_hole hole = {0};
-	int r = open_spool(s) ? spool_dig(&s->spool, s->logged, offset, &hole) : 0;
+	int r = pump_open_spool(s) ? spool_dig(&s->spool, from, upto, &hole) : 0;
 
 	if (r < 0)
 		log_debug("spool %d of container %s: %s", s->index + 1, s->io->id, strerror(-r));
@@ -495,33 +299,49 @@ static void drop_upto(struct stream *s, uint64_t offset)
 		s->hole.end = hole.end;
 	else if (hole.end)
 		s->hole = hole;
-	pump_drop(s, offset - s->logged);
 }
 
-/* The oldest goes before the container has to wait. */
+/* What waits for the log, without a hole that is to come. */
+static uint64_t unlogged(const struct stream *s)
+{
+	uint64_t gone = s->hole.begin >= s->logged ? s->hole.end - s->hole.begin : 0;
+
+	return s->spool.end - s->logged - gone;
+}
+
+/* The oldest goes before the container has to wait; or, when a batch that hangs has that in hand,
+ * what comes after it, which is counted when the log gets there. */
 static void drop_overflow(struct container_io *io)
 {
 	bool has_dropped = false;
 
 	for (int i = 0; i < 2; i++) {
 		struct stream *s = &io->stream[i];
-		uint64_t upto;
+		uint64_t from = log_writer_free_from(s), upto;
 
-		if (s->spool.end - s->logged < io->spool_limit / 4 * 3)
+		if (unlogged(s) < io->spool_limit / 4 * 3)
 			continue;
 		upto = (s->spool.end - io->spool_limit / 2) / 4096 * 4096;
-		drop_upto(s, upto > s->hole.end ? upto : s->hole.end);
+		if (upto < s->hole.end)
+			upto = s->hole.end;
+		if (io->batch && from < s->hole.end)
+			from = s->hole.end;
+		dig(s, from, upto);
+		if (io->batch)
+			continue;
+		pump_drop(s, upto - s->logged);
 		has_dropped = true;
 	}
 	if (has_dropped)
 		pump_raise_fence(io);
 }
 
-/* The log fails, or waits for a commit that does. */
+/* The log fails, does not answer, or waits for a commit that fails. */
 static bool must_drop(const struct container_io *io)
 {
-	return io->log_path && !io->blocks && !pump_may_write(io) &&
-	       (io->retry_delay || io->commit_delay);
+	if (!io->log_path || io->blocks)
+		return false;
+	return io->is_log_stuck || (!pump_may_write(io) && (io->retry_delay || io->commit_delay));
 }
 
 /* Without a log: nothing is kept, and a next life begins at the spool's end. */
@@ -562,22 +382,23 @@ static void update_watch(struct stream *s)
 	loop_watch_set(s->watch, want ? LOOP_READ : 0);
 }
 
-void pump_flush(struct container_io *io)
+void pump_settle(struct container_io *io)
 {
-	bool has_more = false;
-
-	if (!io->log_path)
-		forget_output(io);
-	for (int i = 0; i < 2; i++)
-		has_more |= flush_stream(&io->stream[i]);
-	/* after the attempt: a spool that is full already wakes nobody again */
+	/* a spool that is full already wakes nobody again */
 	if (must_drop(io))
 		drop_overflow(io);
 	schedule_commit(io);
 	for (int i = 0; i < 2; i++)
 		update_watch(&io->stream[i]);
-	if (has_more)
-		loop_post(io->loop, &io->more);
+}
+
+void pump_flush(struct container_io *io)
+{
+	if (io->log_path)
+		log_writer_want(io);
+	else
+		forget_output(io);
+	pump_settle(io);
 }
 
 /* ---- FIFO or terminal → spool ---- */
@@ -607,19 +428,22 @@ ssize_t pump_take(struct stream *s, size_t max)
 
 	if ((s->fd < 0 && s->pipe_fd < 0) || s->has_hung_up)
 		return 0;
-	if (pump_is_full(s) || io->is_spool_failing || !open_spool(s))
+	if (pump_is_full(s) || io->is_spool_failing || !pump_open_spool(s))
 		return -EAGAIN;
 	n = s->pipe_fd >= 0 ? take_terminal(s, max) : spool_take(&s->spool, s->fd, max);
 	if (n > 0) {
+		if (!io->has_first)
+			io->first = s->index;
+		io->has_first = true;
 		if (!io->log_path)
-			works_again(io);
+			pump_works_again(io);
 	} else if (n == 0) {
 		s->has_hung_up = true;
 	} else if (n != -EAGAIN) {
 		struct error err;
 
 		error_errno(&err, (int)-n, "splice into spool %d", s->index + 1);
-		spool_failed(io, &err);
+		pump_spool_failed(io, &err);
 		return -EAGAIN;
 	}
 	return n;
@@ -659,8 +483,10 @@ struct container_io *pump_new(struct loop *l, const struct container_io_spec *sp
 	io->spool_limit = spec->spool_limit ? spec->spool_limit : CONTAINER_IO_SPOOL_LIMIT;
 	io->log_fd = -1;
 	list_init(&io->open_node);
+	list_init(&io->queue_node);
 	loop_work_init(&io->more, "container output", on_more, io);
 	loop_timer_init(&io->retry_timer, "container log retry", on_retry, io);
+	loop_timer_init(&io->hang_timer, "container log", log_writer_on_hang, io);
 	loop_timer_init(&io->commit_timer, "container log commit", on_commit_due, io);
 	loop_timer_init(&io->reopen_timer, "container log reopen", on_reopen_due, io);
 	task_mutex_init(&io->mutex);
@@ -700,6 +526,7 @@ void pump_close_stream(struct stream *s)
 
 void pump_free(struct container_io *io)
 {
+	log_writer_abandon(io);
 	pump_close_files(io);
 	loop_timer_stop(io->loop, &io->retry_timer);
 	loop_timer_stop(io->loop, &io->commit_timer);

@@ -44,9 +44,16 @@ struct container_io {
 	uint64_t spool_limit;
 	bool blocks;
 	struct stream stream[2];
+	int first;	       /* the stream that took something first, */
+	bool has_first;	       /* since the last batch began */
 	struct list open_node; /* in `opened` while any of the files is open */
 
 	int log_fd;
+	struct log_batch *batch; /* under way; the files are its own until then */
+	struct list queue_node;	 /* in the queue for one */
+	struct loop_timer hang_timer;
+	bool is_log_stuck; /* the batch hangs for long */
+	bool is_held;	   /* no batch begins */
 	uint64_t log_inode, log_offset;
 	bool is_log_failing; /* no attempt before the retry timer */
 	bool is_log_torn;    /* bytes behind log_offset have to be cut first */
@@ -74,13 +81,21 @@ struct container_io {
 struct container_io *pump_new(struct loop *l, const struct container_io_spec *spec);
 /* Once positions and files are known: watches the pipes, and goes on with what the spools hold. */
 void pump_begin(struct container_io *io);
-/* Closes everything; the memory goes with the commit that is under way. */
+/* Closes everything but what a batch that is under way uses, which closes that; the memory goes
+ * with the commit that is under way. */
 void pump_free(struct container_io *io);
 
 /* Spools and log are opened on demand. touch: they were used just now, or opened; others may be
  * closed for it. */
 void pump_touch_files(struct container_io *io);
 void pump_close_files(struct container_io *io);
+/* False when that fails, which is dealt with (is_spool_failing). */
+bool pump_open_spool(struct stream *s);
+
+/* It is tried again, later and later, until it works again. */
+void pump_log_failed(struct container_io *io, const struct error *err);
+void pump_spool_failed(struct container_io *io, const struct error *err);
+void pump_works_again(struct container_io *io);
 
 /* Commits the present position, after the one that is under way. */
 void pump_commit_now(struct container_io *io);
@@ -96,8 +111,10 @@ void pump_close_stream(struct stream *s);
 /* At most max bytes from the pipe: how many, 0 at a hang-up, -EAGAIN when there is nothing or no
  * room for it; trouble is dealt with (is_spool_failing). */
 ssize_t pump_take(struct stream *s, size_t max);
-/* A turn of formatting both streams, and what follows from it. */
+/* Has what the log lacks written, and what follows from how far that is. */
 void pump_flush(struct container_io *io);
+/* The second half alone: drops, commits, watches. */
+void pump_settle(struct container_io *io);
 bool pump_may_write(const struct container_io *io);
 /* The spool holds as much as it may. */
 bool pump_is_full(const struct stream *s);

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -22,6 +23,7 @@ type DeadMount struct {
 	lock sync.Mutex
 	held [][]byte // unanswered requests
 	live bool
+	file []byte // what is in the only file
 }
 
 // Requests that are answered by themselves; all others, but for those without an answer, with ENOSYS.
@@ -29,7 +31,10 @@ const (
 	fuseLookup      = 1
 	fuseForget      = 2
 	fuseGetattr     = 3
+	fuseSetattr     = 4
 	fuseMkdir       = 9
+	fuseOpen        = 14
+	fuseWrite       = 16
 	fuseInit        = 26
 	fuseInterrupt   = 36
 	fuseBatchForget = 42
@@ -81,7 +86,8 @@ func (d *DeadMount) Wanted(t testing.TB) {
 	})
 }
 
-// Revive answers all that wait, and from now on at once: every name is an empty directory.
+// Revive answers all that wait, and from now on at once: every name is an empty directory, but those
+// that end in ".log" are all the same file.
 func (d *DeadMount) Revive() {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -90,6 +96,20 @@ func (d *DeadMount) Revive() {
 		d.answer(request)
 	}
 	d.held = nil
+}
+
+// Die answers nothing from now on.
+func (d *DeadMount) Die() {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.live = false
+}
+
+// File is what was written to the file.
+func (d *DeadMount) File() []byte {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return bytes.Clone(d.file)
 }
 
 func (d *DeadMount) serve() {
@@ -123,9 +143,16 @@ func opcode(request []byte) uint32 {
 	return binary.NativeEndian.Uint32(request[4:])
 }
 
+// Numbers of inodes.
+const (
+	directory = 2
+	file      = 3
+)
+
 // answer ignores what happens to it: the one who asked may be gone.
 func (d *DeadMount) answer(request []byte) {
 	le := binary.NativeEndian
+	node, rest := le.Uint64(request[16:]), request[40:]
 	var body []byte
 	failure := unix.Errno(0)
 	switch opcode(request) {
@@ -135,10 +162,29 @@ func (d *DeadMount) answer(request []byte) {
 		le.PutUint32(body[4:], 31)
 		le.PutUint32(body[20:], 4096) // max_write
 	case fuseLookup: // struct fuse_entry_out
-		body = append(make([]byte, 40), directory()...)
-		le.PutUint64(body, 2) // nodeid
+		node = directory
+		if bytes.HasSuffix(rest, []byte(".log\x00")) {
+			node = file
+		}
+		body = append(make([]byte, 40), d.attributes(node)...)
+		le.PutUint64(body, node)
+	case fuseSetattr: // struct fuse_setattr_in
+		if le.Uint32(rest)&8 != 0 {
+			d.resize(int(le.Uint64(rest[16:])))
+		}
+		body = append(make([]byte, 16), d.attributes(node)...)
 	case fuseGetattr: // struct fuse_attr_out
-		body = append(make([]byte, 16), directory()...)
+		body = append(make([]byte, 16), d.attributes(node)...)
+	case fuseOpen: // struct fuse_open_out
+		body = make([]byte, 16)
+	case fuseWrite: // struct fuse_write_in and fuse_write_out
+		begin, size := int(le.Uint64(rest[8:])), int(le.Uint32(rest[16:]))
+		if len(d.file) < begin+size {
+			d.resize(begin + size)
+		}
+		copy(d.file[begin:], rest[40:40+size])
+		body = make([]byte, 8)
+		le.PutUint32(body, uint32(size))
 	case fuseMkdir:
 		failure = unix.EEXIST
 	default:
@@ -151,11 +197,20 @@ func (d *DeadMount) answer(request []byte) {
 	_, _ = unix.Write(d.fd, append(header, body...))
 }
 
-// directory is a struct fuse_attr.
-func directory() []byte {
+func (d *DeadMount) resize(size int) {
+	d.file = append(d.file, make([]byte, max(0, size-len(d.file)))...)[:size]
+}
+
+// attributes is a struct fuse_attr.
+func (d *DeadMount) attributes(node uint64) []byte {
 	attr := make([]byte, 88)
-	binary.NativeEndian.PutUint64(attr, 2)                       // ino
-	binary.NativeEndian.PutUint32(attr[60:], unix.S_IFDIR|0o755) // mode
-	binary.NativeEndian.PutUint32(attr[64:], 2)                  // nlink
+	mode, links := uint32(unix.S_IFDIR|0o755), uint32(2)
+	if node == file {
+		mode, links = unix.S_IFREG|0o640, 1
+		binary.NativeEndian.PutUint64(attr[8:], uint64(len(d.file)))
+	}
+	binary.NativeEndian.PutUint64(attr, node)
+	binary.NativeEndian.PutUint32(attr[60:], mode)
+	binary.NativeEndian.PutUint32(attr[64:], links)
 	return attr
 }

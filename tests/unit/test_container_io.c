@@ -251,6 +251,8 @@ static void rig_restart(struct rig *rig)
 {
 	container_io_free(rig->io);
 	rig->io = NULL;
+	/* a thread that was writing dies with a server */
+	offload_shutdown();
 	assert_int_equal(fifo_open_server_end(rig->dir_fd, 1, false, &rig->ends.server[1], NULL),
 			 0);
 	assert_int_equal(fifo_open_server_end(rig->dir_fd, 2, false, &rig->ends.server[2], NULL),
