@@ -111,15 +111,15 @@ static Runtime__V1__ContainerUser *user_of(struct arena *arena, const struct con
 	return user;
 }
 
-static Runtime__V1__ContainerResources *resources_of(struct arena *arena, const struct container *c)
+static Runtime__V1__ContainerResources *
+resources_of(struct arena *arena, const Runtime__V1__LinuxContainerResources *limits)
 {
-	const void *held = translate_resources_of(c);
 	Runtime__V1__ContainerResources *r;
 
-	if (!held)
+	if (!limits)
 		return NULL;
 	r = REPLY(arena, Runtime__V1__ContainerResources, RUNTIME__V1__CONTAINER_RESOURCES__INIT);
-	r->linux = (Runtime__V1__LinuxContainerResources *)held;
+	r->linux = (Runtime__V1__LinuxContainerResources *)limits;
 	return r;
 }
 
@@ -148,7 +148,7 @@ Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena, const 
 	s->mounts = config->mounts;
 	s->n_mounts = config->n_mounts;
 	s->log_path = text(c->log_path);
-	s->resources = resources_of(arena, c);
+	s->resources = resources_of(arena, translate_resources_of(c));
 	s->user = user_of(arena, c);
 	s->stop_signal = translate_signal_back(c->stop_signal);
 	return s;
@@ -162,7 +162,8 @@ static const char *stream_json(struct task *t, const struct container_output *o,
 			    (unsigned long long)o->dropped[i]);
 }
 
-static const char *info_json(struct task *t, const struct container *c)
+static const char *info_json(struct task *t, const struct container *c,
+			     const Runtime__V1__LinuxContainerResources *limits)
 {
 	const struct container_output output = container_output(c);
 	struct container_info info = {0};
@@ -172,10 +173,20 @@ static const char *info_json(struct task *t, const struct container *c)
 	return arena_printf(
 		t->arena,
 		"{\"sandboxID\":\"%s\",\"pid\":%d,\"stateDir\":\"%s\",\"rootDir\":\"%s\","
-		"\"output\":{\"stdout\":%s,\"stderr\":%s,\"logFailing\":%s}}",
+		"\"limits\":%s,\"output\":{\"stdout\":%s,\"stderr\":%s,\"logFailing\":%s}}",
 		c->sandbox->id, (int)info.pid, c->state_dir, c->root_dir,
-		stream_json(t, &output, 0), stream_json(t, &output, 1),
-		output.is_log_failing ? "true" : "false");
+		reply_limits_json(t->arena, limits), stream_json(t, &output, 0),
+		stream_json(t, &output, 1), output.is_log_failing ? "true" : "false");
+}
+
+/* Those that hold, as far as the kernel tells. */
+static const Runtime__V1__LinuxContainerResources *limits_of(struct task *t, struct container *c)
+{
+	struct limits_now now = {0};
+
+	if (container_limits(t, c, &now) < 0)
+		return translate_resources_of(c);
+	return translate_limits_now(t->arena, translate_resources_of(c), &now);
 }
 
 int cri_container_status(struct task *t, struct call *call, const void *message)
@@ -186,6 +197,7 @@ int cri_container_status(struct task *t, struct call *call, const void *message)
 		RUNTIME__V1__CONTAINER_STATUS_RESPONSE__INFO_ENTRY__INIT;
 	Runtime__V1__ContainerStatusResponse__InfoEntry *entries = &entry;
 	struct container *c = container_find(call_data(call), request->container_id);
+	const Runtime__V1__LinuxContainerResources *limits = NULL;
 	int r;
 
 	if (!c || c->state == CONTAINER_CREATING)
@@ -195,10 +207,16 @@ int cri_container_status(struct task *t, struct call *call, const void *message)
 	container_ref(c);
 	r = container_look(t, c);
 	if (r == 0) {
+		/* it takes time, so all else is looked at later */
+		limits = limits_of(t, c);
+		r = task_check(t);
+	}
+	if (r == 0) {
 		reply.status = reply_container_status(t->arena, c);
+		reply.status->resources = resources_of(t->arena, limits);
 		if (request->verbose) {
 			entry.key = text("info");
-			entry.value = text(info_json(t, c));
+			entry.value = text(info_json(t, c, limits));
 			reply.n_info = 1;
 			reply.info = &entries;
 		}

@@ -169,6 +169,25 @@ int translate_merge_resources(struct arena *arena, const char *field, const Reso
 	return 0;
 }
 
+const Resources *translate_limits_now(struct arena *arena, const Resources *held,
+				      const struct limits_now *now)
+{
+	Resources *r = arena_alloc(arena, sizeof(*r));
+
+	*r = (Resources)RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT;
+	if (held)
+		*r = *held;
+	r->cpu_shares = (int64_t)now->cpu_shares;
+	r->cpu_quota = now->cpu_quota_us;
+	r->cpu_period = (int64_t)now->cpu_period_us;
+	r->memory_limit_in_bytes = now->memory_limit;
+	r->memory_swap_limit_in_bytes = now->memory_swap_limit;
+	r->oom_score_adj = now->oom_score_adj;
+	r->cpuset_cpus = arena_strdup(arena, now->cpuset_cpus);
+	r->cpuset_mems = arena_strdup(arena, now->cpuset_mems);
+	return held || protobuf_c_message_get_packed_size(&r->base) ? r : NULL;
+}
+
 static void *decode(const void *bytes, size_t size, struct error *err)
 {
 	void *resources = runtime__v1__linux_container_resources__unpack(NULL, size, bytes);

@@ -24,6 +24,10 @@ int translate_check_in_pod(const Runtime__V1__PodSandboxConfig *pod,
  * those that hold for a container (its configuration's or its last update's, or NULL). */
 int translate_check_resources(const char *field, const Runtime__V1__LinuxContainerResources *r,
 			      struct error *err);
+/* held (or NULL) with the values that the kernel has in their place; NULL when there are none. */
+const Runtime__V1__LinuxContainerResources *
+translate_limits_now(struct arena *arena, const Runtime__V1__LinuxContainerResources *held,
+		     const struct limits_now *now);
 /* Whether, with all that holds, the limit of swap has one of memory that it can count. */
 int translate_check_swap(const char *field, const Runtime__V1__LinuxContainerResources *r,
 			 struct error *err);

@@ -303,6 +303,10 @@ int container_update(struct task *t, struct node *n, const char *id, const void 
 /* The same for a whole sandbox that is ready. What it changes is the kind's to say; where somebody
  * else has set limits for the pod (spec.h), they are only recorded. */
 int sandbox_update(struct task *t, struct node *n, const char *id, const void *change);
+/* The limits that it has now, whoever changed them; looked at for a moment (200 ms) only. An error
+ * where nobody can tell, as of one that has ended: those that were asked for are to be told then.
+ * The caller has a reference. */
+int container_limits(struct task *t, struct container *c, struct limits_now *ret);
 int container_reopen_log(struct task *t, struct node *n, const char *id);
 
 /* What became of a container's stdout and stderr in all its life, in bytes. Without a log nothing

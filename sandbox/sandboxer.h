@@ -180,6 +180,9 @@ struct sandboxer {
 	 */
 	int (*container_update)(struct task *t, void *container, const struct resources *resources,
 				const struct resources *undone);
+	/* The limits that it has now, for who asked for some. Needs no queue. */
+	int (*container_limits)(struct task *t, void *container, const struct resources *asked,
+				struct limits_now *ret_limits);
 	/*
 	 * What it uses now. Needs no queue, and callers at the same time share one look at it.
 	 * Where that hangs, an error comes at the task's deadline at the latest. ERR_NOT_FOUND: it

@@ -46,6 +46,16 @@ struct resources {
 	struct key_value_list hugepage_limits; /* "2MB" → bytes */
 };
 
+/* Limits as the kernel holds them. 0 and empty: there is none, or nobody can tell; huge pages and
+ * unified are not looked at. What is as it was asked for in the kernel's units is as asked. */
+struct limits_now {
+	uint64_t cpu_shares;
+	int64_t cpu_quota_us;
+	uint64_t cpu_period_us;
+	int64_t memory_limit, memory_swap_limit, oom_score_adj;
+	char cpuset_cpus[256], cpuset_mems[256]; /* where they were asked for */
+};
+
 struct sandbox_spec {
 	const char *id; /* 64 hex digits; all names that we make derive from it */
 	const char *hostname;

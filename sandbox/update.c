@@ -10,6 +10,8 @@
 #include "io/base/fault.h"
 #include "io/base/log.h"
 
+#define LOOK_MS 200
+
 /* What has limits. */
 struct limited {
 	const char *what, *id;
@@ -215,6 +217,22 @@ int sandbox_update(struct task *t, struct node *n, const char *id, const void *c
 	TRY(sandbox_check_handle(sb, &t->err));
 	l = of_sandbox(sb);
 	return update(t, &l, change_wanted);
+}
+
+int container_limits(struct task *t, struct container *c, struct limits_now *ret)
+{
+	struct resources asked = {0};
+	uint64_t old;
+	int r;
+
+	TRY(container_check_handle(c, &t->err));
+	if (c->state != CONTAINER_CREATED && c->state != CONTAINER_RUNNING)
+		return error_set(&t->err, ERR_PRECONDITION, "container %s has ended", c->id);
+	c->node->front->container_limits->spec(t->arena, c, c->limits.view, &asked);
+	old = task_limit_ms(t, LOOK_MS);
+	r = c->sandbox->kind->container_limits(t, c->handle, &asked, ret);
+	task_restore_deadline(t, old);
+	return r;
 }
 
 static void finish(struct task *t, const struct limited *l)

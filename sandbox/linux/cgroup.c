@@ -222,6 +222,8 @@ static int run_create(struct cgroup_job *j, struct error *err)
 
 static int run_update(struct cgroup_job *j, struct error *err)
 {
+	if (j->cg->v2 >= 0)
+		TRY(enable_controllers(j, err));
 	/* by itself, since it is best done whatever becomes of the others */
 	TRY(limits_apply(j->cg, j->path, &j->undone, true, err));
 	return limits_apply(j->cg, j->path, &j->settings, true, err);

@@ -51,7 +51,8 @@ int cgroup_path_check(const char *path, struct error *err);
 /*
  * Makes the group with its missing parents and writes the limits (r may be NULL: none). Making what
  * is there already succeeds. On failure the group may be half made: cgroup_remove(). A limit whose
- * controller is not there is ERR_PRECONDITION, but for hugepages, which are left out then;
+ * controller is not there is ERR_PRECONDITION, but for hugepages of 0, which nobody can have then.
+ * Swap that the kernel does not count is not limited, which the log says once.
  * `unified` needs v2 (ERR_INVALID). A value that the kernel refuses is ERR_INVALID and names the
  * file.
  */
@@ -60,6 +61,11 @@ int cgroup_create(struct task *t, struct cgroups *cg, const char *path, const st
  * as in a new group then; it may be NULL. */
 int cgroup_update(struct task *t, struct cgroups *cg, const char *path, const struct resources *r,
 		  const struct resources *undone);
+
+/* The limits that the kernel holds, as struct limits_now tells them, but for the score.
+ * A group that is not there is ERR_NOT_FOUND. */
+int cgroup_limits_now(struct task *t, struct cgroups *cg, const char *path,
+		      const struct resources *asked, struct limits_now *ret);
 
 /* A device beyond those that every container has. */
 struct cgroup_device {

@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/log.h"
 
 #define VALUE_MAX 4096
 
@@ -186,16 +188,15 @@ static int plan_pids(const struct cgroups *cg, const struct resources *r, struct
 	return 0;
 }
 
-/* The kubelet sends one for each page size, needed or not. */
+/* The kubelet sends one for each page size, needed or not: one of 0 needs no controller. */
 static int plan_hugepages(const struct cgroups *cg, const struct resources *r,
 			  struct setting_list *list, struct error *err)
 {
-	if (cg->of[CONTROLLER_HUGETLB] < 0)
-		return 0;
 	for (size_t i = 0; i < r->hugepage_limits.count; i++) {
 		const struct key_value *kv = &r->hugepage_limits.items[i];
 		size_t digits = strspn(kv->key, "0123456789");
 		cleanup_free char *file = NULL;
+		bool is_none;
 
 		if (!digits || digits > 8 ||
 		    (strcmp(kv->key + digits, "KB") && strcmp(kv->key + digits, "MB") &&
@@ -207,11 +208,15 @@ static int plan_hugepages(const struct cgroups *cg, const struct resources *r,
 		    kv->value[strspn(kv->value, "0123456789")])
 			return error_set(err, ERR_INVALID,
 					 "hugepage limit %s: not a number of bytes", kv->key);
+		is_none = strspn(kv->value, "0") == strlen(kv->value);
+		if (is_none && cg->of[CONTROLLER_HUGETLB] < 0)
+			continue;
+		TRY(need(cg, CONTROLLER_HUGETLB, "hugepage", err));
 		file = xasprintf(is_v2(cg, CONTROLLER_HUGETLB) ? "hugetlb.%s.max"
 							       : "hugetlb.%s.limit_in_bytes",
 				 kv->key);
 		setting_add(list, CONTROLLER_HUGETLB, file, xstrdup(kv->value))->is_optional =
-			strcmp(kv->value, "0") == 0;
+			is_none;
 	}
 	return 0;
 }
@@ -292,11 +297,28 @@ static int refused(int sys, const struct setting *s, const char *path, struct er
 			"%s of cgroup %s: the kernel refuses \"%s\"; look at the limits of "
 			"the groups above and below",
 			s->file, path, s->value);
+	if (sys == ENOENT && s->controller == CONTROLLER_HUGETLB)
+		return error_set(err, ERR_INVALID,
+				 "%s of cgroup %s: the node has no pages of this size", s->file,
+				 path);
 	if (sys == EBUSY)
 		return error_set(err, ERR_PRECONDITION,
 				 "%s of cgroup %s: more than \"%s\" is in use and can't be freed",
 				 s->file, path, s->value);
 	return error_errno(err, sys, "write \"%s\" to %s of cgroup %s", s->value, s->file, path);
+}
+
+/* The kubelet limits swap everywhere, so a node that does not count it must do without. */
+static void note_missing(const struct setting *s)
+{
+	static atomic_bool is_said;
+
+	if (s->controller == CONTROLLER_MEMORY && strstr(s->file, "sw") &&
+	    !atomic_exchange(&is_said, true))
+		log_warning(
+			"this node's kernel does not count swap (%s is missing): limits of swap "
+			"have no effect",
+			s->file);
 }
 
 /* The first word of cpu.max stays. */
@@ -334,8 +356,10 @@ static int write_setting(const struct cgroups *cg, const int *dirs, const char *
 	if (keep || s->kind == SETTING_MAX_PERIOD) {
 		ssize_t n = cgroup_read(dir, s->file, now = xmalloc(VALUE_MAX), VALUE_MAX);
 
-		if (n == -ENOENT && s->is_optional)
+		if (n == -ENOENT && s->is_optional) {
+			note_missing(s);
 			return 0;
+		}
 		/* some files (memory.reclaim) can't be read, so they have nothing to be put back */
 		if (n >= 0 && keep)
 			s->old = xstrdup(now);
@@ -343,8 +367,10 @@ static int write_setting(const struct cgroups *cg, const int *dirs, const char *
 			complete_period(s, now);
 	}
 	r = cgroup_write(dir, s->file, s->value);
-	if (r == -ENOENT && s->is_optional)
+	if (r == -ENOENT && s->is_optional) {
+		note_missing(s);
 		return 0;
+	}
 	return r < 0 ? refused(-r, s, path, err) : 0;
 }
 

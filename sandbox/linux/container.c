@@ -221,6 +221,7 @@ static int prepare(struct task *t, struct linux_container *c)
 	TRY(look_up(t, c, &devices));
 	task_stage(t, "compiling its seccomp filter");
 	TRY(linux_container_need_filter(t, c));
+	linux_score_note(c->spec.resources.oom_score_adj);
 	task_stage(t, "making its cgroup");
 	TRY(cgroup_create(t, kind.cgroups, c->cgroup, &c->spec.resources));
 	return c->spec.is_privileged ? 0 : restrict_devices(t, c, &devices);

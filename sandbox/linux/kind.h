@@ -168,6 +168,10 @@ void linux_oom_look(struct task *t, struct linux_container *c);
 
 int linux_container_update(struct task *t, void *container, const struct resources *resources,
 			   const struct resources *undone);
+/* Says in the log, once, if a score is below what this server can give. */
+void linux_score_note(int64_t asked);
+int linux_container_limits(struct task *t, void *container, const struct resources *asked,
+			   struct limits_now *ret_limits);
 int linux_sandbox_update(struct task *t, void *sandbox, const struct resources *resources,
 			 const struct resources *undone);
 

@@ -99,6 +99,7 @@ const struct sandboxer linux_sandboxer = {
 	.container_exec_done = linux_container_exec_done,
 	.container_usage = linux_container_usage,
 	.container_update = linux_container_update,
+	.container_limits = linux_container_limits,
 	.container_remove = linux_container_remove,
 	.container_forget = linux_container_forget,
 };

@@ -6,12 +6,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "io/base/cleanup.h"
+#include "io/base/log.h"
 #include "sandbox/linux/cgroup_priv.h"
 #include "sandbox/linux/kind.h"
 
@@ -23,6 +26,33 @@ static bool is_in(const struct linux_container *c, int proc)
 	char text[CGROUP_TEXT_MAX];
 
 	return cgroup_read(proc, "cgroup", text, sizeof(text)) > 0 && strstr(text, c->spec.id);
+}
+
+static bool may_lower_scores(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+
+	return syscall(SYS_capget, &header, data) == 0 &&
+	       data[0].effective & 1u << CAP_SYS_RESOURCE;
+}
+
+void linux_score_note(int64_t asked)
+{
+	static bool is_said;
+	char text[16];
+	cleanup_close int self = -1;
+
+	if (is_said || !asked || may_lower_scores())
+		return;
+	self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (self < 0 || cgroup_read(self, "oom_score_adj", text, sizeof(text)) <= 0 ||
+	    strtoll(text, NULL, 10) <= asked)
+		return;
+	is_said = true;
+	log_warning("oom_score_adj %lld, as lower ones, can't be had without CAP_SYS_RESOURCE: "
+		    "processes have %s instead",
+		    (long long)asked, text);
 }
 
 static int set_score(const struct linux_container *c, pid_t pid, const char *score,
@@ -50,6 +80,7 @@ static int set_scores(struct task *t, struct linux_container *c, int64_t value)
 	size_t count = 0;
 	int r = 0;
 
+	linux_score_note(value);
 	snprintf(score, sizeof(score), "%d", (int)value);
 	TRY(cgroup_procs(t, kind.cgroups, c->cgroup, &pids, &count));
 	for (size_t i = 0; i < count && r == 0; i++)
@@ -70,6 +101,33 @@ int linux_container_update(struct task *t, void *container, const struct resourc
 	TRY(set_scores(t, c, score));
 	c->spec.resources.oom_score_adj = score;
 	return 0;
+}
+
+static int64_t score_now(const struct linux_container *c, int64_t asked)
+{
+	char path[32], text[16];
+	cleanup_close int proc = -1;
+
+	if (c->life != LIFE_RUNNING)
+		return asked;
+	snprintf(path, sizeof(path), "/proc/%d", (int)c->pid);
+	/* one that has ended meanwhile is a zombie as long as we did not look */
+	proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (proc < 0 || cgroup_read(proc, "oom_score_adj", text, sizeof(text)) <= 0)
+		return asked;
+	return strtoll(text, NULL, 10);
+}
+
+int linux_container_limits(struct task *t, void *container, const struct resources *asked,
+			   struct limits_now *ret_limits)
+{
+	struct linux_container *c = linux_container_ref(container);
+	int r = cgroup_limits_now(t, kind.cgroups, c->cgroup, asked, ret_limits);
+
+	if (r == 0)
+		ret_limits->oom_score_adj = score_now(c, asked->oom_score_adj);
+	linux_container_unref(c);
+	return r;
 }
 
 int linux_sandbox_update(struct task *t, void *sandbox, const struct resources *resources,
