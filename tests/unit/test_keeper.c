@@ -1140,6 +1140,9 @@ static int group_setup(void **state)
 	struct rlimit limit;
 
 	signal(SIGPIPE, SIG_IGN);
+	/* a shell without job control starts what is in the background with it ignored, and keepers
+	 * inherit that from here */
+	signal(SIGINT, SIG_DFL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return -1;
