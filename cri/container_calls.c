@@ -34,6 +34,27 @@ static int log_path_of(struct task *t, const struct sandbox *sb,
 	return 0;
 }
 
+/* Which images are mounted is decided now, whatever their names mean later. The ids are kept as
+ * image_ref, which is not the caller's to set. */
+static int resolve_images(struct task *t, struct node *n, Runtime__V1__ContainerConfig *config)
+{
+	for (size_t i = 0; i < config->n_mounts; i++) {
+		Runtime__V1__ImageSpec *spec = config->mounts[i]->image;
+		const struct image *image;
+
+		if (!translate_has_image(config->mounts[i]))
+			continue;
+		image = image_find(n->images, spec->image);
+		if (!image)
+			return error_set(&t->err, ERR_NOT_FOUND,
+					 "mounts.image %.200s at %.200s: not on this node; pull or "
+					 "import it first",
+					 spec->image, config->mounts[i]->container_path);
+		spec->image_ref = arena_strdup(t->arena, image->id);
+	}
+	return 0;
+}
+
 int cri_create_container(struct task *t, struct call *c, const void *message)
 {
 	const Runtime__V1__CreateContainerRequest *request = message;
@@ -53,6 +74,7 @@ int cri_create_container(struct task *t, struct call *c, const void *message)
 				 request->pod_sandbox_id);
 	TRY(translate_check_in_pod(sandbox_config(sb), request->config, &t->err));
 	TRY(log_path_of(t, sb, request->config, &r.log_path));
+	TRY(resolve_images(t, n, request->config));
 	name = n->front->container_name(request->config);
 	canonical_pack(&request->config->base, &bytes);
 	r.name = name;

@@ -123,6 +123,34 @@ resources_of(struct arena *arena, const Runtime__V1__LinuxContainerResources *li
 	return r;
 }
 
+/* With the digest that it would be told by if it were the container's own image. */
+static Runtime__V1__Mount *image_mount_of(struct arena *arena, const struct container *c,
+					  const Runtime__V1__Mount *from)
+{
+	const struct image *image = image_by_id(c->node->images, from->image->image_ref);
+	Runtime__V1__Mount *m = REPLY(arena, Runtime__V1__Mount, RUNTIME__V1__MOUNT__INIT);
+
+	*m = *from;
+	m->image = REPLY(arena, Runtime__V1__ImageSpec, RUNTIME__V1__IMAGE_SPEC__INIT);
+	*m->image = *from->image;
+	if (image)
+		m->image->image_ref = arena_strdup(arena, image_reference(image));
+	return m;
+}
+
+static Runtime__V1__Mount **mounts_of(struct arena *arena, const struct container *c)
+{
+	const Runtime__V1__ContainerConfig *config = container_config(c);
+	Runtime__V1__Mount **mounts =
+		arena_new_array(arena, Runtime__V1__Mount *, config->n_mounts);
+
+	for (size_t i = 0; i < config->n_mounts; i++)
+		mounts[i] = translate_has_image(config->mounts[i])
+				    ? image_mount_of(arena, c, config->mounts[i])
+				    : config->mounts[i];
+	return mounts;
+}
+
 Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena, const struct container *c)
 {
 	const Runtime__V1__ContainerConfig *config = container_config(c);
@@ -145,7 +173,7 @@ Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena, const 
 	s->n_labels = config->n_labels;
 	s->annotations = (Runtime__V1__ContainerStatus__AnnotationsEntry **)config->annotations;
 	s->n_annotations = config->n_annotations;
-	s->mounts = config->mounts;
+	s->mounts = mounts_of(arena, c);
 	s->n_mounts = config->n_mounts;
 	s->log_path = text(c->log_path);
 	s->resources = resources_of(arena, translate_resources_of(c));

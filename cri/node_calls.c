@@ -170,6 +170,7 @@ int cri_status(struct task *t, struct call *c, const void *message)
 	reply.status = &status;
 	features.supplemental_groups_policy =
 		sandboxer_find("linux")->features.supplemental_groups_policy;
+	features.mount_options = sandboxer_find("linux")->features.mount_options;
 	reply.features = &features;
 	add_handlers(t->arena, &reply);
 	if (request->verbose) {

@@ -106,6 +106,18 @@ static void container_free(void *config)
 	runtime__v1__container_config__free_unpacked(config, NULL);
 }
 
+/* A mount's image_ref is the id of the image, since the container was created. */
+static struct string_list container_images(struct arena *arena, const void *config)
+{
+	const ContainerConfig *c = config;
+	struct string_list list = {arena_new_array(arena, const char *, c->n_mounts), 0};
+
+	for (size_t i = 0; i < c->n_mounts; i++)
+		if (translate_has_image(c->mounts[i]))
+			list.items[list.count++] = c->mounts[i]->image->image_ref;
+	return list;
+}
+
 static char *container_name(const void *config)
 {
 	const ContainerConfig *c = config;
@@ -126,4 +138,5 @@ const struct front_end cri_front_end = {
 	.container_spec = translate_container,
 	.container_limits = &translate_container_limits,
 	.sandbox_limits = &translate_sandbox_limits,
+	.container_images = container_images,
 };

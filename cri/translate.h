@@ -53,6 +53,12 @@ int translate_check_pod_limits(const char *prefix, const struct pod_limits *limi
 /* Those that hold. */
 struct pod_limits translate_pod_limits_of(const struct sandbox *sb);
 
+/* Whether the mount is one of an image. */
+static inline bool translate_has_image(const Runtime__V1__Mount *m)
+{
+	return m->image && *m->image->image;
+}
+
 static inline Runtime__V1__PodSandboxConfig *sandbox_config(const struct sandbox *sb)
 {
 	return sb->config;

@@ -148,32 +148,66 @@ int translate_check_sandbox(const SandboxConfig *config, struct error *err)
 	return check_selinux(s->selinux_options, err);
 }
 
+static int check_image_mount(const Runtime__V1__Mount *m, struct error *err)
+{
+	const char *at = m->container_path;
+
+	if (is_set(m->host_path))
+		return error_set(err, ERR_INVALID,
+				 "mounts.host_path at %.200s: a mount of an image has none", at);
+	if (!m->readonly)
+		return error_set(err, ERR_INVALID,
+				 "mounts.readonly at %.200s: an image can be mounted read-only "
+				 "only; set it",
+				 at);
+	if (m->propagation != RUNTIME__V1__MOUNT_PROPAGATION__PROPAGATION_PRIVATE)
+		return error_set(err, ERR_INVALID,
+				 "mounts.propagation at %.200s: nothing can be mounted in an "
+				 "image, so it is private",
+				 at);
+	return 0;
+}
+
+/* Those that the API names; all others have fields of their own, or can't be had. */
+static int check_option(const char *option, const char *at, struct error *err)
+{
+	static const char *const known[] = {"noexec", "nosuid", "nodev"};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(option, known[i]))
+			return 0;
+	return error_set(
+		err, ERR_INVALID,
+		"mounts.mount_options at %.200s: \"%.80s\" is none of noexec, nosuid, nodev", at,
+		option);
+}
+
 static int check_mount(const Runtime__V1__Mount *m, struct error *err)
 {
-	if (m->container_path[0] != '/')
+	const char *at = m->container_path;
+
+	if (at[0] != '/')
 		return error_set(err, ERR_INVALID,
-				 "mount of %.200s: container_path %.200s is not absolute",
-				 m->host_path, m->container_path);
-	if (m->image && is_set(m->image->image))
-		return refuse_field(err, "mounts.image");
-	if (is_set(m->image_sub_path))
-		return error_set(err, ERR_INVALID, "mount at %.200s: image_sub_path needs an image",
-				 m->container_path);
-	if (m->host_path[0] != '/')
+				 "mounts.container_path %.200s: it must be absolute", at);
+	if (translate_has_image(m))
+		TRY(check_image_mount(m, err));
+	else if (is_set(m->image_sub_path))
 		return error_set(err, ERR_INVALID,
-				 "mount at %.200s: host_path %.200s is not absolute",
-				 m->container_path, m->host_path);
+				 "mounts.image_sub_path at %.200s: needs an image", at);
+	else if (m->host_path[0] != '/')
+		return error_set(err, ERR_INVALID,
+				 "mounts.host_path %.200s at %.200s: it must be absolute",
+				 m->host_path, at);
 	if (m->recursive_read_only && !m->readonly)
 		return error_set(err, ERR_INVALID,
-				 "mount at %.200s: recursive_read_only needs readonly",
-				 m->container_path);
+				 "mounts.recursive_read_only at %.200s: needs readonly", at);
 	if (m->recursive_read_only &&
 	    m->propagation != RUNTIME__V1__MOUNT_PROPAGATION__PROPAGATION_PRIVATE)
 		return error_set(err, ERR_INVALID,
-				 "mount at %.200s: recursive_read_only needs private propagation",
-				 m->container_path);
-	if (m->n_mount_options)
-		return refuse_field(err, "mounts.mount_options");
+				 "mounts.recursive_read_only at %.200s: needs private propagation",
+				 at);
+	for (size_t i = 0; i < m->n_mount_options; i++)
+		TRY(check_option(m->mount_options[i], at, err));
 	return 0;
 }
 

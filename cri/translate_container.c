@@ -93,6 +93,39 @@ static bool has_mount_at(const ContainerConfig *config, const char *target)
 	return false;
 }
 
+static bool has_option(const Runtime__V1__Mount *m, const char *name)
+{
+	for (size_t i = 0; i < m->n_mount_options; i++)
+		if (!strcmp(m->mount_options[i], name))
+			return true;
+	return false;
+}
+
+static struct mount_spec mount_of(struct arena *arena, const struct container *c,
+				  const Runtime__V1__Mount *m)
+{
+	struct mount_spec spec = {
+		.source = m->host_path,
+		.target = m->container_path,
+		.is_readonly = m->readonly,
+		.is_recursive_readonly = m->recursive_read_only,
+		.is_noexec = has_option(m, "noexec"),
+		.is_nosuid = has_option(m, "nosuid"),
+		.is_nodev = has_option(m, "nodev"),
+		.propagation = (enum mount_propagation)m->propagation,
+		.uids = translate_id_maps(arena, m->uidmappings, m->n_uidmappings),
+		.gids = translate_id_maps(arena, m->gidmappings, m->n_gidmappings),
+	};
+
+	if (translate_has_image(m)) {
+		spec.kind = MOUNT_IMAGE;
+		spec.source = NULL;
+		spec.layers = image_by_id(c->node->images, m->image->image_ref)->layers;
+		spec.sub_path = m->image_sub_path;
+	}
+	return spec;
+}
+
 static void mounts_of(struct arena *arena, const struct container *c, const ContainerConfig *config,
 		      bool is_readonly_root, struct container_spec *ret)
 {
@@ -110,19 +143,8 @@ static void mounts_of(struct arena *arena, const struct container *c, const Cont
 				.is_readonly = is_readonly_root,
 			};
 	}
-	for (size_t i = 0; i < config->n_mounts; i++) {
-		const Runtime__V1__Mount *m = config->mounts[i];
-
-		ret->mounts[ret->mount_count++] = (struct mount_spec){
-			.source = m->host_path,
-			.target = m->container_path,
-			.is_readonly = m->readonly,
-			.is_recursive_readonly = m->recursive_read_only,
-			.propagation = (enum mount_propagation)m->propagation,
-			.uids = translate_id_maps(arena, m->uidmappings, m->n_uidmappings),
-			.gids = translate_id_maps(arena, m->gidmappings, m->n_gidmappings),
-		};
-	}
+	for (size_t i = 0; i < config->n_mounts; i++)
+		ret->mounts[ret->mount_count++] = mount_of(arena, c, config->mounts[i]);
 }
 
 static int stop_signal_of(const ContainerConfig *config, const struct image *image)

@@ -22,9 +22,33 @@
 #define REASON_START "StartError"
 #define REASON_UNKNOWN "Unknown"
 
+/* NULL when it, or one that is mounted, is damaged or gone. */
 static const struct image *image_of(const struct container *c)
 {
-	return c->is_damaged ? NULL : image_by_id(c->node->images, c->image_id);
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
+	struct string_list mounted;
+
+	if (c->is_damaged)
+		return NULL;
+	mounted = c->node->front->container_images(arena, c->config);
+	for (size_t i = 0; i < mounted.count; i++)
+		if (!image_by_id(c->node->images, mounted.items[i]))
+			return NULL;
+	return image_by_id(c->node->images, c->image_id);
+}
+
+int container_hold_images(struct container *c, struct error *err)
+{
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
+	struct image_store *images = c->node->images;
+	struct string_list mounted = c->node->front->container_images(arena, c->config);
+	struct error why = {0};
+
+	/* of a damaged one what is left is held, so that the others are too */
+	for (size_t i = 0; i < mounted.count; i++)
+		(void)image_hold(images, mounted.items[i], c->id, &why);
+	(void)image_hold(images, c->image_id, c->id, &why);
+	return why.code ? error_copy(err, &why) : 0;
 }
 
 int container_check_whole(const struct container *c, struct error *err)
@@ -35,8 +59,9 @@ int container_check_whole(const struct container *c, struct error *err)
 				 c->id);
 	if (c->is_partial)
 		return error_set(err, ERR_PRECONDITION,
-				 "container %s: its image %s is damaged or gone; import that again "
-				 "and restart the server, or create the container anew",
+				 "container %s: its image %s, or one that it mounts, is damaged or "
+				 "gone; import that again and restart the server, or create the "
+				 "container anew",
 				 c->id, c->image_id);
 	return container_check_handle(c, err);
 }
@@ -200,11 +225,10 @@ static int begin(struct task *t, struct sandbox *sb, const struct container_requ
 	c->name = xstrdup(key);
 	c->log_path = xstrdup_null(request->log_path);
 	c->image_id = xstrdup(image->id);
-	c->image_ref =
-		xstrdup(image->repo_digests.count ? image->repo_digests.items[0] : image->id);
+	c->image_ref = xstrdup(image_reference(image));
 	buf_append(&c->config_bytes, request->config, request->config_size);
 	c->config = n->front->container_decode(request->config, request->config_size, &t->err);
-	if (!c->config || image_hold(n->images, c->image_id, c->id, &t->err) < 0 ||
+	if (!c->config || container_hold_images(c, &t->err) < 0 ||
 	    task_mutex_lock(t, &c->queue) < 0) {
 		image_release(n->images, c->id);
 		container_unref(c);

@@ -245,7 +245,7 @@ static int load_container(void *data, const struct container_row *row)
 	if (c->state == CONTAINER_EXITED)
 		task_event_set(&c->exited);
 	keep_record(n, c->id, row->record, row->record_size);
-	if (n->images && image_hold(n->images, c->image_id, c->id, &err) < 0)
+	if (n->images && container_hold_images(c, &err) < 0)
 		log_error("container %s: %s; until then it can only end", c->id, err.text);
 	container_enter(c);
 	container_unref(c);

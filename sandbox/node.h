@@ -108,7 +108,7 @@ struct container {
 	int64_t layer_cost;	  /* what that took, ns */
 	struct job *layer_job;	  /* that measures it now, or NULL */
 	bool is_damaged;	  /* its row was: all that it can is end and be removed */
-	bool is_partial;	  /* the same, since its image is damaged or gone */
+	bool is_partial;	  /* the same, since an image of it is damaged or gone */
 	bool is_told;		  /* as a sandbox's */
 	bool is_removed;
 	int refs;
@@ -140,11 +140,14 @@ struct front_end {
 	void (*container_free)(void *config);
 	/* Its name within the sandbox, malloc'ed. */
 	char *(*container_name)(const void *config);
-	/* image: NULL when it is damaged or gone; then the spec has only what the container's end
-	 * needs. */
+	/* image: NULL when it or one that is mounted is damaged or gone; then the spec has only
+	 * what the container's end needs. */
 	int (*container_spec)(struct arena *arena, const struct container *c,
 			      const struct image *image, struct container_spec *ret,
 			      struct error *err);
+	/* The ids of the images that it mounts; those are whole when container_spec is asked for
+	 * more than its end needs. */
+	struct string_list (*container_images)(struct arena *arena, const void *config);
 	const struct limits_front *container_limits, *sandbox_limits;
 	/* The pod's files that its containers get to see: written to sb->dir. */
 	int (*sandbox_files)(const struct sandbox *sb, struct error *err);

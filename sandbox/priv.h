@@ -76,6 +76,9 @@ int container_check_whole(const struct container *c, struct error *err);
 /* Ends it if it runs and waits for that. The caller must not hold the queue. */
 int container_end(struct task *t, struct container *c, uint64_t grace_ms);
 
+/* Keeps its image and those that it mounts, until image_release(); ERR_NOT_FOUND when one is
+ * damaged or gone. */
+int container_hold_images(struct container *c, struct error *err);
 /* Specs by the front end, in an arena of the caller's. */
 int container_make_spec(struct arena *arena, struct container *c, struct container_spec *ret,
 			struct error *err);

@@ -97,6 +97,7 @@ struct exec_process {
 
 struct sandboxer_features {
 	bool recursive_readonly_mounts, user_namespaces, supplemental_groups_policy;
+	bool mount_options;
 };
 
 struct sandboxer {

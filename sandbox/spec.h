@@ -81,11 +81,12 @@ struct mount_spec {
 	const char *source;	   /* bind: host path, may be a symlink; image: NULL */
 	const char *target;	   /* in the container, resolved beneath its root */
 	struct string_list layers; /* image: layer directories, lowest first */
-	const char *sub_path;	   /* image: path within it */
+	const char *sub_path;	   /* image: path within it, its links followed within it */
 	const char *options;	   /* tmpfs: mount data such as "size=65536k,mode=1777" */
 	enum mount_propagation propagation;
 	bool is_readonly, is_recursive_readonly;
-	struct id_map_list uids, gids; /* id-mapped mount */
+	bool is_noexec, is_nosuid, is_nodev; /* with all that is mounted below */
+	struct id_map_list uids, gids;	     /* id-mapped mount */
 };
 
 struct device_spec {

@@ -130,6 +130,9 @@ static int run_lookup(struct job *job, struct error *err)
 
 	TRY(overlay_open_layers(&spec->layers, &root, err));
 	TRY(user_lookup(root, &spec->user, &j->user, err));
+	for (size_t i = 0; i < spec->mount_count; i++)
+		if (spec->mounts[i].kind == MOUNT_IMAGE)
+			TRY(mount_image_check(&spec->mounts[i], err));
 	return device_list_make(spec, spec->is_privileged, &j->devices, err);
 }
 

@@ -75,8 +75,12 @@ static int set_attributes(int mount, const struct mount_spec *m, int user_fd, bo
 
 	if (m->is_recursive_readonly)
 		all.attr_set |= MOUNT_ATTR_RDONLY;
-	if (!has_devices)
+	if (!has_devices || m->is_nodev)
 		all.attr_set |= MOUNT_ATTR_NODEV;
+	if (m->is_noexec)
+		all.attr_set |= MOUNT_ATTR_NOEXEC;
+	if (m->is_nosuid)
+		all.attr_set |= MOUNT_ATTR_NOSUID;
 	if (user_fd >= 0) {
 		all.attr_set |= MOUNT_ATTR_IDMAP;
 		all.userns_fd = (uint64_t)user_fd;
@@ -120,34 +124,61 @@ int mount_clone(const char *path, bool is_recursive, bool is_readonly, int *ret_
 	return 0;
 }
 
-/* The layers as one read-only mount; the part that is wanted can only be cut out once it is
- * attached.
- */
-static int open_image(const struct mount_spec *m, struct mount_source *ret, struct error *err)
+static bool has_sub_path(const struct mount_spec *m)
 {
-	struct overlay_spec overlay = {.layers = m->layers, .user_fd = -1};
-	cleanup_close int mount = -1;
-	cleanup_close int part = -1;
+	return m->sub_path && *m->sub_path;
+}
+
+/* What of the image beneath root is wanted. */
+static int look_at_part(int root, const struct mount_spec *m, struct stat *ret, struct error *err)
+{
+	int r = fs_openat2(root, m->sub_path, O_PATH, 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+	cleanup_close int part = r;
+
+	if (r < 0)
+		return error_set(err, ERR_INVALID,
+				 "mount %s of an image on %s: %s; name a path that the image has",
+				 m->sub_path, m->target, strerrordesc_np(-r));
+	if (fstat(part, ret) < 0)
+		return error_errno(err, errno, "look at %s of an image", m->sub_path);
+	return 0;
+}
+
+int mount_image_check(const struct mount_spec *m, struct error *err)
+{
+	cleanup_close int root = -1;
 	struct stat st;
 
 	if (!m->layers.count)
 		return error_set(err, ERR_INVALID, "mount an image on %s: it has no layers",
 				 m->target);
-	if (m->layers.count == 1)
-		TRY(mount_clone(m->layers.items[0], false, true, &mount, err));
-	else
+	if (!has_sub_path(m))
+		return 0;
+	TRY(overlay_open_layers(&m->layers, &root, err));
+	return look_at_part(root, m, &st, err);
+}
+
+/* The layers as one read-only mount; the part that is wanted can only be cut out once it is
+ * attached. An overlay can't be id-mapped, its layers can. */
+static int open_image(const struct mount_spec *m, int user_fd, bool has_devices,
+		      struct mount_source *ret, struct error *err)
+{
+	struct overlay_spec overlay = {.layers = m->layers, .user_fd = user_fd};
+	bool is_overlay = m->layers.count > 1;
+	cleanup_close int mount = -1;
+	struct stat st = {.st_mode = S_IFDIR};
+
+	TRY(mount_image_check(m, err));
+	if (is_overlay)
 		TRY(overlay_mount(&overlay, &mount, err));
-	*ret = (struct mount_source){.fd = -1, .is_directory = true};
-	if (m->sub_path && *m->sub_path) {
-		part = fs_openat2(mount, m->sub_path, O_PATH, 0,
-				  RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
-		if (part < 0 || fstat(part, &st) < 0)
-			return error_set(err, ERR_INVALID, "mount an image on %s: it has no %s",
-					 m->target, m->sub_path);
-		ret->is_directory = S_ISDIR(st.st_mode);
-		ret->sub_path = m->sub_path;
-	}
-	ret->fd = take_fd(&mount);
+	else
+		TRY(mount_clone(m->layers.items[0], false, true, &mount, err));
+	if (has_sub_path(m))
+		TRY(look_at_part(mount, m, &st, err));
+	TRY(set_attributes(mount, m, is_overlay ? -1 : user_fd, has_devices, err));
+	*ret = (struct mount_source){.fd = take_fd(&mount),
+				     .is_directory = S_ISDIR(st.st_mode),
+				     .sub_path = has_sub_path(m) ? m->sub_path : NULL};
 	return 0;
 }
 
@@ -156,18 +187,14 @@ int mount_source_open(const struct mount_spec *m, int user_fd, bool has_devices,
 {
 	cleanup_close int source = -1;
 	cleanup_close int mount = -1;
-	struct mount_source image;
 	struct stat st;
 
 	if (m->kind == MOUNT_TMPFS) {
 		*ret = (struct mount_source){.fd = -1, .is_directory = true};
 		return 0;
 	}
-	if (m->kind == MOUNT_IMAGE) {
-		TRY(open_image(m, &image, err));
-		*ret = image;
-		return set_attributes(image.fd, m, user_fd, has_devices, err);
-	}
+	if (m->kind == MOUNT_IMAGE)
+		return open_image(m, user_fd, has_devices, ret, err);
 	TRY(open_source(m->source, &source, err));
 	if (fstat(source, &st) < 0)
 		return error_errno(err, errno, "look at the mount source %s", m->source);

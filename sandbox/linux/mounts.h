@@ -23,6 +23,8 @@ struct mount_source {
  */
 int mount_source_open(const struct mount_spec *m, int user_fd, bool has_devices,
 		      struct mount_source *ret, struct error *err);
+/* Whether the image of m has what is wanted of it: ERR_INVALID. */
+int mount_image_check(const struct mount_spec *m, struct error *err);
 /* A detached mount of one path, for device nodes, /dev/shm and /sys. */
 int mount_clone(const char *path, bool is_recursive, bool is_readonly, int *ret_fd,
 		struct error *err);

@@ -58,6 +58,13 @@ struct image {
 	int refs;
 };
 
+/* What an image is told by where its content matters, not its name: a digest reference if it has
+ * one, else its id. */
+static inline const char *image_reference(const struct image *img)
+{
+	return img->repo_digests.count ? img->repo_digests.items[0] : img->id;
+}
+
 /* Limits of one import; 0 means the default. */
 struct image_limits {
 	uint64_t unpacked_bytes; /* of a layer or an archive; 64 GiB */

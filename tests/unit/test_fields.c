@@ -134,7 +134,7 @@ static const struct row rows[] = {
 	{"ImageSpec", "annotations", NOTHING, "they must not change us"},
 	{"ImageSpec", "user_specified_image", NOTHING, "for people who read the request"},
 	{"ImageSpec", "runtime_handler", NOTHING, "all handlers share the images"},
-	{"ImageSpec", "image_ref", NOTHING, "image has it, too"},
+	{"ImageSpec", "image_ref", NOTHING, "ours to tell"},
 	{"Mount", "container_path", EFFECT, CONTAINER_FILE},
 	{"Mount", "host_path", EFFECT, CONTAINER_FILE},
 	{"Mount", "readonly", EFFECT, CONTAINER_FILE},
@@ -143,9 +143,9 @@ static const struct row rows[] = {
 	{"Mount", "uidMappings", EFFECT, CONTAINER_FILE},
 	{"Mount", "gidMappings", EFFECT, CONTAINER_FILE},
 	{"Mount", "recursive_read_only", EFFECT, CONTAINER_FILE},
-	{"Mount", "image", REFUSED, NULL},
-	{"Mount", "image_sub_path", REFUSED, NULL},
-	{"Mount", "mount_options", REFUSED, NULL},
+	{"Mount", "image", EFFECT, CONTAINER_FILE},
+	{"Mount", "image_sub_path", EFFECT, CONTAINER_FILE},
+	{"Mount", "mount_options", EFFECT, CONTAINER_FILE},
 	{"Device", "container_path", EFFECT, CONTAINER_FILE},
 	{"Device", "host_path", EFFECT, CONTAINER_FILE},
 	{"Device", "permissions", EFFECT, CONTAINER_FILE},
@@ -201,6 +201,7 @@ struct refusal {
 };
 
 #define SECURITY "linux.security_context."
+#define IMAGE_MOUNT "mounts.container_path=/a mounts.image.image=i"
 #define MOUNT "mounts.container_path=/a mounts.host_path=/b mounts."
 
 static const struct refusal refusals[] = {
@@ -248,9 +249,13 @@ static const struct refusal refusals[] = {
 	{CONTAINER, SECURITY "namespace_options.target_id=c", ERR_INVALID,
 	 SECURITY "namespace_options.target_id"},
 	{CONTAINER, SECURITY "run_as_group.value=1", ERR_INVALID, SECURITY "run_as_group"},
-	{CONTAINER, MOUNT "image.image=i", ERR_UNIMPLEMENTED, "mounts.image"},
+	{CONTAINER, MOUNT "image.image=i", ERR_INVALID, "mounts.host_path"},
+	{CONTAINER, IMAGE_MOUNT, ERR_INVALID, "mounts.readonly"},
+	{CONTAINER, IMAGE_MOUNT " mounts.readonly=1 mounts.propagation=1", ERR_INVALID,
+	 "mounts.propagation"},
 	{CONTAINER, MOUNT "image_sub_path=p", ERR_INVALID, "image_sub_path"},
-	{CONTAINER, MOUNT "mount_options=noexec", ERR_UNIMPLEMENTED, "mounts.mount_options"},
+	{CONTAINER, MOUNT "mount_options=ro", ERR_INVALID, "mounts.mount_options"},
+	{CONTAINER, "mounts.container_path=/a mounts.host_path=b", ERR_INVALID, "mounts.host_path"},
 	{CONTAINER, MOUNT "recursive_read_only=1", ERR_INVALID, "recursive_read_only"},
 };
 
