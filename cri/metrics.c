@@ -46,9 +46,9 @@ static const Runtime__V1__LinuxContainerResources *resources_of(const struct sub
 {
 	static const Runtime__V1__LinuxContainerResources none =
 		RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT;
-	const Runtime__V1__ContainerConfig *config = container_config(s->container);
+	const Runtime__V1__LinuxContainerResources *held = translate_resources_of(s->container);
 
-	return config->linux && config->linux->resources ? config->linux->resources : &none;
+	return held ? held : &none;
 }
 
 static uint64_t cpu_period(const struct subject *s)
@@ -128,6 +128,8 @@ static uint64_t start_time(const struct subject *s)
 	return (uint64_t)positive(s->container->started_at);
 }
 
+/* What the kernel counts for a whole disk only; and those that have a value for each device or page
+ * size, which are added by themselves. */
 static uint64_t never(const struct subject *s)
 {
 	return USAGE_NONE;
@@ -150,10 +152,22 @@ PRESSURE(io, full)
 #define COUNTER RUNTIME__V1__METRIC_TYPE__COUNTER
 #define GAUGE RUNTIME__V1__METRIC_TYPE__GAUGE
 
+#define BLKIO "container_blkio_device_usage_total"
+#define HUGETLB "container_hugetlb_usage_bytes"
+#define HUGETLB_PEAK "container_hugetlb_max_usage_bytes"
+#define DISK(name, help, type)                                                                     \
+	{                                                                                          \
+		name, help, type, .keys = {"device"}, .get = never                                 \
+	}
+
 /* Rows of one name follow each other. */
 static const struct metric metrics[] = {
-	{"container_blkio_device_usage_total", "Bytes moved by a block device", COUNTER,
+	{BLKIO, "Bytes moved by a block device", COUNTER,
 	 .keys = {"device", "major", "minor", "operation"}, .get = never},
+	{"container_cpu_cfs_burst_periods_total", "Periods in which it had more than its quota",
+	 COUNTER, .figure = USAGE_CPU_BURSTS},
+	{"container_cpu_cfs_burst_seconds_total", "Time that it had beyond its quota", COUNTER,
+	 .figure = USAGE_CPU_BURST, .divisor = SECOND},
 	{"container_cpu_cfs_periods_total", "Enforcement periods of the quota that elapsed",
 	 COUNTER, .figure = USAGE_CPU_PERIODS},
 	{"container_cpu_cfs_throttled_periods_total", "Periods in which it had to wait", COUNTER,
@@ -171,25 +185,44 @@ static const struct metric metrics[] = {
 	 .keys = {"device"}, .values = {""}, .get = fs_inodes_free},
 	{"container_fs_inodes_total", "Inodes of the writable layer's file system", GAUGE,
 	 .keys = {"device"}, .values = {""}, .get = fs_inodes},
+	DISK("container_fs_io_cost_indebt_seconds_total", "Time in debt of an IO cost model",
+	     COUNTER),
+	DISK("container_fs_io_cost_indelay_seconds_total", "Time of delay by an IO cost model",
+	     COUNTER),
+	DISK("container_fs_io_cost_usage_seconds_total", "Time used by an IO cost model", COUNTER),
+	DISK("container_fs_io_cost_wait_seconds_total", "Time of waiting by an IO cost model",
+	     COUNTER),
+	DISK("container_fs_io_current", "Operations under way", GAUGE),
+	DISK("container_fs_io_time_seconds_total", "Time with operations under way", COUNTER),
+	DISK("container_fs_io_time_weighted_seconds_total", "That time by operations", COUNTER),
 	{"container_fs_limit_bytes", "Size of the writable layer's file system", GAUGE,
 	 .keys = {"device"}, .values = {""}, .get = fs_bytes},
+	DISK("container_fs_read_seconds_total", "Time spent reading", COUNTER),
 	{"container_fs_reads_bytes_total", "Bytes read from disks", COUNTER, .keys = {"device"},
 	 .values = {""}, .figure = USAGE_READ_BYTES},
+	DISK("container_fs_reads_merged_total", "Reads that became one", COUNTER),
 	{"container_fs_reads_total", "Reads from disks", COUNTER, .keys = {"device"},
 	 .values = {""}, .figure = USAGE_READS},
+	DISK("container_fs_sector_reads_total", "Sectors read", COUNTER),
+	DISK("container_fs_sector_writes_total", "Sectors written", COUNTER),
 	{"container_fs_usage_bytes", "Bytes in the writable layer", GAUGE, .keys = {"device"},
 	 .values = {""}, .get = layer_bytes},
+	DISK("container_fs_write_seconds_total", "Time spent writing", COUNTER),
 	{"container_fs_writes_bytes_total", "Bytes written to disks", COUNTER, .keys = {"device"},
 	 .values = {""}, .figure = USAGE_WRITE_BYTES},
+	DISK("container_fs_writes_merged_total", "Writes that became one", COUNTER),
 	{"container_fs_writes_total", "Writes to disks", COUNTER, .keys = {"device"},
 	 .values = {""}, .figure = USAGE_WRITES},
-	{"container_hugetlb_max_usage_bytes", "Most bytes of huge pages at a time", GAUGE,
-	 .keys = {"pagesize"}, .get = never},
-	{"container_hugetlb_usage_bytes", "Bytes of huge pages", GAUGE, .keys = {"pagesize"},
+	{HUGETLB_PEAK, "Most bytes of huge pages at a time", GAUGE, .keys = {"pagesize"},
 	 .get = never},
+	{HUGETLB, "Bytes of huge pages", GAUGE, .keys = {"pagesize"}, .get = never},
 	{"container_last_seen", "When the figures were read", GAUGE, .get = last_seen,
 	 .divisor = SECOND},
 	{"container_memory_cache", "Bytes of page cache", GAUGE, .figure = USAGE_MEMORY_CACHE},
+	{"container_memory_events_high_total", "How often it was slowed down for memory", COUNTER,
+	 .figure = USAGE_MEMORY_HIGH_EVENTS},
+	{"container_memory_events_max_total", "How often the limit was hit, as v2 counts it",
+	 COUNTER, .figure = USAGE_MEMORY_MAX_EVENTS},
 	{"container_memory_failcnt", "How often the limit was hit", COUNTER,
 	 .figure = USAGE_MEMORY_FAILURES},
 	{"container_memory_failures_total", "Page faults", COUNTER,
@@ -198,18 +231,42 @@ static const struct metric metrics[] = {
 	{"container_memory_failures_total", "Page faults", COUNTER,
 	 .keys = {"failure_type", "scope"}, .values = {"pgmajfault", "container"},
 	 .figure = USAGE_MAJOR_PAGE_FAULTS},
+	{"container_memory_failures_total", "Page faults", COUNTER,
+	 .keys = {"failure_type", "scope"}, .values = {"pgfault", "hierarchy"},
+	 .figure = USAGE_PAGE_FAULTS},
+	{"container_memory_failures_total", "Page faults", COUNTER,
+	 .keys = {"failure_type", "scope"}, .values = {"pgmajfault", "hierarchy"},
+	 .figure = USAGE_MAJOR_PAGE_FAULTS},
+	{"container_memory_file_dirty_bytes", "Bytes of files yet to be written", GAUGE,
+	 .figure = USAGE_MEMORY_DIRTY},
+	{"container_memory_file_writeback_bytes", "Bytes of files that are being written", GAUGE,
+	 .figure = USAGE_MEMORY_WRITEBACK},
 	{"container_memory_kernel_usage", "Bytes of kernel memory", GAUGE,
 	 .figure = USAGE_MEMORY_KERNEL},
 	{"container_memory_mapped_file", "Bytes of mapped files", GAUGE,
 	 .figure = USAGE_MEMORY_MAPPED},
 	{"container_memory_max_usage_bytes", "Most bytes of memory at a time", GAUGE,
 	 .figure = USAGE_MEMORY_PEAK},
+	{"container_memory_pgscan_total", "Pages that reclaim looked at", COUNTER,
+	 .figure = USAGE_PAGES_SCANNED},
+	{"container_memory_pgsteal_total", "Pages that reclaim freed", COUNTER,
+	 .figure = USAGE_PAGES_STOLEN},
 	{"container_memory_rss", "Bytes of anonymous memory", GAUGE, .figure = USAGE_MEMORY_RSS},
 	{"container_memory_swap", "Bytes in swap", GAUGE, .figure = USAGE_SWAP},
+	{"container_memory_total_active_file_bytes", "Bytes of files in use", GAUGE,
+	 .figure = USAGE_MEMORY_ACTIVE_FILE},
+	{"container_memory_total_inactive_file_bytes", "Bytes of files not in use lately", GAUGE,
+	 .figure = USAGE_MEMORY_INACTIVE_FILE},
 	{"container_memory_usage_bytes", "Bytes of memory, all counted", GAUGE,
 	 .figure = USAGE_MEMORY},
 	{"container_memory_working_set_bytes", "Bytes of memory without inactive files", GAUGE,
 	 .get = working_set},
+	{"container_memory_workingset_refault_anon_total",
+	 "Anonymous pages that were wanted back after reclaim", COUNTER,
+	 .figure = USAGE_ANON_REFAULTS},
+	{"container_memory_workingset_refault_file_total",
+	 "Pages of files that were wanted back after reclaim", COUNTER,
+	 .figure = USAGE_FILE_REFAULTS},
 	{"container_oom_events_total", "Processes killed for memory", COUNTER,
 	 .figure = USAGE_OOM_KILLS},
 	{"container_pressure_cpu_stalled_seconds_total",
@@ -364,6 +421,52 @@ static uint64_t value_of(const struct metric *m, const struct subject *s)
 	return m->divisor ? value / m->divisor : value;
 }
 
+static void add_label(Runtime__V1__Metric *m, const char *value)
+{
+	m->label_values[m->n_label_values++] = text(value);
+}
+
+static void add_device(struct arena *arena, Runtime__V1__ContainerMetrics *all, char **labels,
+		       const struct device_usage *d, bool is_write)
+{
+	Runtime__V1__Metric *m =
+		metric_of(arena, BLKIO, COUNTER, labels, is_write ? d->write_bytes : d->read_bytes);
+
+	add_label(m, *d->name ? arena_printf(arena, "/dev/%s", d->name) : "");
+	add_label(m, arena_printf(arena, "%u", d->major));
+	add_label(m, arena_printf(arena, "%u", d->minor));
+	add_label(m, is_write ? "Write" : "Read");
+	all->metrics[all->n_metrics++] = m;
+}
+
+static void add_hugepages(struct arena *arena, Runtime__V1__ContainerMetrics *all, char **labels,
+			  const char *name, const char *size, uint64_t value)
+{
+	Runtime__V1__Metric *m;
+
+	if (value == USAGE_NONE)
+		return;
+	m = metric_of(arena, name, GAUGE, labels, value);
+	add_label(m, arena_strdup(arena, size));
+	all->metrics[all->n_metrics++] = m;
+}
+
+/* Two of each device and page size at most. */
+static void add_single_ones(struct arena *arena, Runtime__V1__ContainerMetrics *all, char **labels,
+			    const struct usage *u)
+{
+	for (size_t i = 0; i < u->device_count; i++) {
+		add_device(arena, all, labels, &u->devices[i], false);
+		add_device(arena, all, labels, &u->devices[i], true);
+	}
+	for (size_t i = 0; i < u->hugepage_count; i++) {
+		const struct hugepage_usage *h = &u->hugepages[i];
+
+		add_hugepages(arena, all, labels, HUGETLB, h->size, h->bytes);
+		add_hugepages(arena, all, labels, HUGETLB_PEAK, h->size, h->peak);
+	}
+}
+
 static Runtime__V1__ContainerMetrics *container_metrics(struct arena *arena,
 							const struct subject *s)
 {
@@ -372,7 +475,8 @@ static Runtime__V1__ContainerMetrics *container_metrics(struct arena *arena,
 	char **labels = labels_of(arena, s->container->sandbox, s->container);
 
 	all->container_id = (char *)s->container->id;
-	all->metrics = arena_new_array(arena, Runtime__V1__Metric *, METRIC_COUNT);
+	all->metrics = arena_new_array(arena, Runtime__V1__Metric *,
+				       METRIC_COUNT + 2 * (USAGE_DEVICES + USAGE_PAGE_SIZES));
 	for (size_t i = 0; i < METRIC_COUNT; i++) {
 		const struct metric *m = &metrics[i];
 		uint64_t value = value_of(m, s);
@@ -382,9 +486,10 @@ static Runtime__V1__ContainerMetrics *container_metrics(struct arena *arena,
 			continue;
 		reply = metric_of(arena, m->name, m->type, labels, value);
 		for (size_t k = 0; k < LABELS_MAX - BASE_LABELS && m->keys[k]; k++)
-			reply->label_values[reply->n_label_values++] = text(m->values[k]);
+			add_label(reply, m->values[k]);
 		all->metrics[all->n_metrics++] = reply;
 	}
+	add_single_ones(arena, all, labels, &s->stats->usage);
 	return all;
 }
 

@@ -20,15 +20,27 @@ enum usage_figure {
 	USAGE_CPU_PERIODS, /* of its quota; in how many of them it had to wait, and how long */
 	USAGE_CPU_THROTTLED_PERIODS,
 	USAGE_CPU_THROTTLED,
+	USAGE_CPU_BURSTS, /* periods in which it had more than its quota, and by how much */
+	USAGE_CPU_BURST,
 	USAGE_MEMORY,
 	USAGE_MEMORY_LIMIT,
 	USAGE_MEMORY_PEAK,
-	USAGE_MEMORY_FAILURES, /* how often the limit was hit */
+	USAGE_MEMORY_FAILURES,	  /* how often the limit was hit */
+	USAGE_MEMORY_HIGH_EVENTS, /* how often it was slowed down, and how often the limit was hit:
+				   */
+	USAGE_MEMORY_MAX_EVENTS,  /* v2's counters */
+	USAGE_MEMORY_ACTIVE_FILE,
 	USAGE_MEMORY_INACTIVE_FILE,
 	USAGE_MEMORY_RSS, /* anonymous */
 	USAGE_MEMORY_CACHE,
 	USAGE_MEMORY_MAPPED,
 	USAGE_MEMORY_KERNEL,
+	USAGE_MEMORY_DIRTY, /* cached writes, and those on their way to a disk */
+	USAGE_MEMORY_WRITEBACK,
+	USAGE_PAGES_SCANNED, /* by reclaim, and what that freed */
+	USAGE_PAGES_STOLEN,
+	USAGE_FILE_REFAULTS, /* of pages that reclaim had taken */
+	USAGE_ANON_REFAULTS,
 	USAGE_PAGE_FAULTS,
 	USAGE_MAJOR_PAGE_FAULTS, /* that had to read */
 	USAGE_SWAP,
@@ -41,7 +53,7 @@ enum usage_figure {
 	USAGE_READ_BYTES,
 	USAGE_WRITES,
 	USAGE_WRITE_BYTES,
-	USAGE_DESCRIPTORS, /* these three only where details are asked for */
+	USAGE_DESCRIPTORS, /* these three, devices and hugepages only where details are asked for */
 	USAGE_SOCKETS,
 	USAGE_DESCRIPTORS_LIMIT, /* of its main process */
 	USAGE_COUNT,
@@ -59,10 +71,32 @@ struct pressures {
 	struct pressure some, full;
 };
 
+/* More devices than these are left out. */
+#define USAGE_DEVICES 8
+/* No processor has more sizes of huge pages. */
+#define USAGE_PAGE_SIZES 4
+
+/* Of one disk. */
+struct device_usage {
+	unsigned major, minor;
+	char name[32]; /* "sda"; "" when nobody knows */
+	uint64_t read_bytes, write_bytes;
+};
+
+/* Huge pages of one size; peak may be USAGE_NONE. */
+struct hugepage_usage {
+	char size[16]; /* "2MB" */
+	uint64_t bytes, peak;
+};
+
 struct usage {
 	int64_t at; /* realtime; 0: nothing is known */
 	uint64_t figures[USAGE_COUNT];
 	struct pressures cpu, memory, io;
+	struct device_usage devices[USAGE_DEVICES];
+	size_t device_count;
+	struct hugepage_usage hugepages[USAGE_PAGE_SIZES];
+	size_t hugepage_count;
 };
 
 /* One direction of a network interface. */
@@ -94,7 +128,8 @@ struct sandbox_usage {
 void usage_init(struct usage *u);
 /* Memory that can't be had back at once: what is used without the inactive part of files. */
 uint64_t usage_working_set(const struct usage *u);
-/* Adds what counts for both: no limits, no peaks and no pressures. What either doesn't know is the
+/* Adds what counts for both: no limits, no peaks, no pressures and nothing of single devices or
+ * page sizes. What either doesn't know is the
  * other's. */
 void usage_add(struct usage *to, const struct usage *u);
 /* What is left of a limit; USAGE_NONE without one. */

@@ -4,6 +4,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +28,8 @@ static const struct key cpu_v2[] = {
 	{"nr_periods", USAGE_CPU_PERIODS, 1},
 	{"nr_throttled", USAGE_CPU_THROTTLED_PERIODS, 1},
 	{"throttled_usec", USAGE_CPU_THROTTLED, 1000},
+	{"nr_bursts", USAGE_CPU_BURSTS, 1},
+	{"burst_usec", USAGE_CPU_BURST, 1000},
 	{0},
 };
 
@@ -33,6 +37,8 @@ static const struct key cpu_v1[] = {
 	{"nr_periods", USAGE_CPU_PERIODS, 1},
 	{"nr_throttled", USAGE_CPU_THROTTLED_PERIODS, 1},
 	{"throttled_time", USAGE_CPU_THROTTLED, 1},
+	{"nr_bursts", USAGE_CPU_BURSTS, 1},
+	{"burst_time", USAGE_CPU_BURST, 1},
 	{0},
 };
 
@@ -41,7 +47,14 @@ static const struct key memory_v2[] = {
 	{"file", USAGE_MEMORY_CACHE, 1},
 	{"file_mapped", USAGE_MEMORY_MAPPED, 1},
 	{"kernel", USAGE_MEMORY_KERNEL, 1},
+	{"active_file", USAGE_MEMORY_ACTIVE_FILE, 1},
 	{"inactive_file", USAGE_MEMORY_INACTIVE_FILE, 1},
+	{"file_dirty", USAGE_MEMORY_DIRTY, 1},
+	{"file_writeback", USAGE_MEMORY_WRITEBACK, 1},
+	{"pgscan", USAGE_PAGES_SCANNED, 1},
+	{"pgsteal", USAGE_PAGES_STOLEN, 1},
+	{"workingset_refault_file", USAGE_FILE_REFAULTS, 1},
+	{"workingset_refault_anon", USAGE_ANON_REFAULTS, 1},
 	{"pgfault", USAGE_PAGE_FAULTS, 1},
 	{"pgmajfault", USAGE_MAJOR_PAGE_FAULTS, 1},
 	{0},
@@ -51,7 +64,12 @@ static const struct key memory_v1[] = {
 	{"total_rss", USAGE_MEMORY_RSS, 1},
 	{"total_cache", USAGE_MEMORY_CACHE, 1},
 	{"total_mapped_file", USAGE_MEMORY_MAPPED, 1},
+	{"total_active_file", USAGE_MEMORY_ACTIVE_FILE, 1},
 	{"total_inactive_file", USAGE_MEMORY_INACTIVE_FILE, 1},
+	{"total_dirty", USAGE_MEMORY_DIRTY, 1},
+	{"total_writeback", USAGE_MEMORY_WRITEBACK, 1},
+	{"total_workingset_refault_file", USAGE_FILE_REFAULTS, 1},
+	{"total_workingset_refault_anon", USAGE_ANON_REFAULTS, 1},
 	{"total_pgfault", USAGE_PAGE_FAULTS, 1},
 	{"total_pgmajfault", USAGE_MAJOR_PAGE_FAULTS, 1},
 	{"total_swap", USAGE_SWAP, 1},
@@ -189,6 +207,9 @@ static void read_memory(int dir, bool is_v2, struct usage *u)
 		read_files(dir, memory_files_v2, u);
 		read_keys(dir, "memory.stat", memory_v2, u);
 		u->figures[USAGE_MEMORY_FAILURES] = cgroup_read_key(dir, "memory.events", "max");
+		u->figures[USAGE_MEMORY_MAX_EVENTS] = u->figures[USAGE_MEMORY_FAILURES];
+		u->figures[USAGE_MEMORY_HIGH_EVENTS] =
+			cgroup_read_key(dir, "memory.events", "high");
 		u->figures[USAGE_OOM_KILLS] = cgroup_read_key(dir, "memory.events", "oom_kill");
 		return;
 	}
@@ -269,10 +290,86 @@ static void read_disks(int dir, struct usage *u)
 	}
 }
 
+static uint64_t value_in(const char *line, const char *key)
+{
+	const char *at = strstr(line, key);
+
+	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+/* "/sys/dev/block/8:0" leads to ".../sda". */
+static void name_device(struct device_usage *d)
+{
+	char path[64], link[256];
+	const char *slash;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", d->major, d->minor);
+	n = readlink(path, link, sizeof(link) - 1);
+	if (n < 0)
+		return;
+	link[n] = '\0';
+	slash = strrchr(link, '/');
+	snprintf(d->name, sizeof(d->name), "%.31s", slash ? slash + 1 : link);
+}
+
+static void read_devices(int dir, struct usage *u)
+{
+	__attribute__((cleanup(buf_done))) struct buf text = {0};
+	char *rest = NULL;
+
+	if (cgroup_read_all(dir, "io.stat", &text) < 0)
+		return;
+	for (char *line = strtok_r(text.data, "\n", &rest); line && u->device_count < USAGE_DEVICES;
+	     line = strtok_r(NULL, "\n", &rest)) {
+		struct device_usage d = {.read_bytes = value_in(line, " rbytes="),
+					 .write_bytes = value_in(line, " wbytes=")};
+		char *colon;
+
+		d.major = (unsigned)strtoul(line, &colon, 10);
+		if (*colon != ':')
+			continue;
+		d.minor = (unsigned)strtoul(colon + 1, NULL, 10);
+		name_device(&d);
+		u->devices[u->device_count++] = d;
+	}
+}
+
+/* "hugetlb.2MB.current", and in v1 "hugetlb.2MB.usage_in_bytes": a file for each size. */
+static void read_hugepages(int dir, bool is_v2, struct usage *u)
+{
+	const char *end = is_v2 ? ".current" : ".usage_in_bytes";
+	cleanup_close int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_closedir DIR *list = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *e;
+
+	if (list)
+		copy = -1;
+	while (list && (e = readdir(list)) && u->hugepage_count < USAGE_PAGE_SIZES) {
+		struct hugepage_usage *h = &u->hugepages[u->hugepage_count];
+		const char *size = e->d_name + strlen("hugetlb.");
+		size_t length;
+		char file[64], text[32];
+
+		if (strncmp(e->d_name, "hugetlb.", strlen("hugetlb.")) != 0)
+			continue;
+		length = strcspn(size, ".");
+		if (strcmp(size + length, end) != 0 || length >= sizeof(h->size) ||
+		    cgroup_read(dir, e->d_name, text, sizeof(text)) <= 0)
+			continue;
+		snprintf(h->size, sizeof(h->size), "%.*s", (int)length, size);
+		h->bytes = strtoull(text, NULL, 10);
+		snprintf(file, sizeof(file), "hugetlb.%s.max_usage_in_bytes", h->size);
+		h->peak = cgroup_read(dir, file, text, sizeof(text)) > 0 ? strtoull(text, NULL, 10)
+									 : USAGE_NONE;
+		u->hugepage_count++;
+	}
+}
+
 int cgroup_usage(struct cgroups *cg, const char *path, bool has_details, struct usage *ret,
 		 struct error *err)
 {
-	cleanup_close int memory = -1, pids = -1, v2 = -1;
+	cleanup_close int memory = -1, pids = -1, v2 = -1, hugetlb = -1;
 	int tracker;
 
 	TRY(cgroup_path_check(path, err));
@@ -292,9 +389,14 @@ int cgroup_usage(struct cgroups *cg, const char *path, bool has_details, struct 
 	if (pids >= 0)
 		read_files(pids, pids_files, ret);
 	count_processes(tracker, has_details, ret);
+	hugetlb = has_details ? cgroup_open_in(cg, CONTROLLER_HUGETLB, path) : -1;
+	if (hugetlb >= 0)
+		read_hugepages(hugetlb, cg->hierarchies[cg->of[CONTROLLER_HUGETLB]].is_v2, ret);
 	if (v2 < 0)
 		return 0;
 	read_disks(v2, ret);
+	if (has_details)
+		read_devices(v2, ret);
 	read_pressures(v2, "cpu.pressure", &ret->cpu);
 	read_pressures(v2, "memory.pressure", &ret->memory);
 	read_pressures(v2, "io.pressure", &ret->io);

@@ -38,7 +38,7 @@ static int begin(void **state)
 	return mkdirat(cg.hierarchies[0].fd, "c", 0755);
 }
 
-static struct usage read_usage(bool is_v2)
+static struct usage read_all(bool is_v2, bool has_details)
 {
 	struct usage u;
 
@@ -46,9 +46,49 @@ static struct usage read_usage(bool is_v2)
 	cg.v2 = is_v2 ? 0 : -1;
 	for (int c = 0; c < CONTROLLER_COUNT; c++)
 		cg.of[c] = is_v2 && c == CONTROLLER_CPUACCT ? -1 : 0;
-	assert_int_equal(cgroup_usage(&cg, "/c", false, &u, &err), 0);
+	assert_int_equal(cgroup_usage(&cg, "/c", has_details, &u, &err), 0);
 	assert_true(u.at > 0);
 	return u;
+}
+
+static struct usage read_usage(bool is_v2)
+{
+	return read_all(is_v2, false);
+}
+
+static void devices_and_page_sizes_are_told_apart(void **state)
+{
+	struct usage u;
+	const struct hugepage_usage *first;
+
+	put("io.stat", "7:0 \n8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0\n"
+		       "250:7 rbytes=10 wbytes=20 rios=30 wios=40 dbytes=0 dios=0\n");
+	put("hugetlb.2MB.current", "4194304\n");
+	put("hugetlb.1GB.current", "0\n");
+	put("hugetlb.1GB.rsvd.current", "9\n");
+	put("hugetlb.1GB.max", "max\n");
+	u = read_all(true, true);
+	assert_int_equal(u.device_count, 3);
+	assert_int_equal(u.devices[2].major, 250);
+	assert_int_equal(u.devices[2].minor, 7);
+	assert_int_equal(u.devices[2].read_bytes, 10);
+	assert_int_equal(u.devices[2].write_bytes, 20);
+	assert_string_equal(u.devices[2].name, "");
+	assert_int_equal(u.devices[0].write_bytes, 0);
+	assert_int_equal(u.hugepage_count, 2);
+	first = strcmp(u.hugepages[0].size, "2MB") ? &u.hugepages[1] : &u.hugepages[0];
+	assert_string_equal(first->size, "2MB");
+	assert_int_equal(first->bytes, 4194304);
+	assert_int_equal(first->peak, USAGE_NONE);
+	u = read_usage(true);
+	assert_int_equal(u.device_count + u.hugepage_count, 0);
+	begin(NULL);
+	put("hugetlb.2MB.usage_in_bytes", "2097152\n");
+	put("hugetlb.2MB.max_usage_in_bytes", "6291456\n");
+	u = read_all(false, true);
+	assert_int_equal(u.hugepage_count, 1);
+	assert_int_equal(u.hugepages[0].bytes, 2097152);
+	assert_int_equal(u.hugepages[0].peak, 6291456);
 }
 
 static void v2_is_read(void **state)
@@ -56,15 +96,17 @@ static void v2_is_read(void **state)
 	struct usage u;
 
 	put("cpu.stat", "usage_usec 12\nuser_usec 7\nsystem_usec 5\nnr_periods 4\n"
-			"nr_throttled 3\nthrottled_usec 2\n");
+			"nr_throttled 3\nthrottled_usec 2\nnr_bursts 6\nburst_usec 8\n");
 	put("memory.current", "1000\n");
 	put("memory.max", "5000\n");
 	put("memory.peak", "2000\n");
 	put("memory.stat", "anon 300\nfile 600\nkernel 50\nfile_mapped 20\ninactive_file 400\n"
-			   "inactive_file_not 1\npgfault 9\npgmajfault 8\n");
+			   "inactive_file_not 1\npgfault 9\npgmajfault 8\nactive_file 200\n"
+			   "file_dirty 31\nfile_writeback 32\npgscan 33\npgsteal 34\n"
+			   "workingset_refault_anon 35\nworkingset_refault_file 36\n");
 	put("memory.swap.current", "100\n");
 	put("memory.swap.max", "150\n");
-	put("memory.events", "low 0\nhigh 0\nmax 6\noom 2\noom_kill 1\n");
+	put("memory.events", "low 0\nhigh 5\nmax 6\noom 2\noom_kill 1\n");
 	put("io.stat", "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0\n"
 		       "8:16 rbytes=10 wbytes=20 rios=30 wios=40 dbytes=0 dios=0\n");
 	put("pids.current", "11\n");
@@ -80,6 +122,17 @@ static void v2_is_read(void **state)
 	assert_int_equal(u.figures[USAGE_CPU_PERIODS], 4);
 	assert_int_equal(u.figures[USAGE_CPU_THROTTLED_PERIODS], 3);
 	assert_int_equal(u.figures[USAGE_CPU_THROTTLED], 2000);
+	assert_int_equal(u.figures[USAGE_CPU_BURSTS], 6);
+	assert_int_equal(u.figures[USAGE_CPU_BURST], 8000);
+	assert_int_equal(u.figures[USAGE_MEMORY_HIGH_EVENTS], 5);
+	assert_int_equal(u.figures[USAGE_MEMORY_MAX_EVENTS], 6);
+	assert_int_equal(u.figures[USAGE_MEMORY_ACTIVE_FILE], 200);
+	assert_int_equal(u.figures[USAGE_MEMORY_DIRTY], 31);
+	assert_int_equal(u.figures[USAGE_MEMORY_WRITEBACK], 32);
+	assert_int_equal(u.figures[USAGE_PAGES_SCANNED], 33);
+	assert_int_equal(u.figures[USAGE_PAGES_STOLEN], 34);
+	assert_int_equal(u.figures[USAGE_ANON_REFAULTS], 35);
+	assert_int_equal(u.figures[USAGE_FILE_REFAULTS], 36);
 	assert_int_equal(u.figures[USAGE_MEMORY], 1000);
 	assert_int_equal(u.figures[USAGE_MEMORY_LIMIT], 5000);
 	assert_int_equal(u.figures[USAGE_MEMORY_PEAK], 2000);
@@ -285,6 +338,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(v2_is_read, begin),
+		cmocka_unit_test_setup(devices_and_page_sizes_are_told_apart, begin),
 		cmocka_unit_test_setup(v1_is_read, begin),
 		cmocka_unit_test_setup(v1_without_limits_has_none, begin),
 		cmocka_unit_test_setup(what_is_not_there_is_unknown, begin),
