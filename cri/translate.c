@@ -136,6 +136,7 @@ const struct front_end cri_front_end = {
 	.container_free = container_free,
 	.container_name = container_name,
 	.container_spec = translate_container,
+	.container_profile = translate_container_profile,
 	.container_limits = &translate_container_limits,
 	.sandbox_limits = &translate_sandbox_limits,
 	.container_images = container_images,

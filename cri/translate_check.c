@@ -17,23 +17,6 @@ static int check_selinux(const Runtime__V1__SELinuxOption *o, struct error *err)
 	return 0;
 }
 
-static int check_profiles(const Runtime__V1__SecurityProfile *seccomp, const char *old_seccomp,
-			  const Runtime__V1__SecurityProfile *apparmor, const char *old_apparmor,
-			  struct error *err)
-{
-	if (seccomp &&
-	    seccomp->profile_type == RUNTIME__V1__SECURITY_PROFILE__PROFILE_TYPE__Localhost)
-		return refuse_field(err, "linux.security_context.seccomp of type Localhost");
-	if (!seccomp && is_set(old_seccomp) && !strncmp(old_seccomp, "localhost/", 10))
-		return refuse_field(err, "linux.security_context.seccomp_profile_path localhost/");
-	if (apparmor &&
-	    apparmor->profile_type == RUNTIME__V1__SECURITY_PROFILE__PROFILE_TYPE__Localhost)
-		return refuse_field(err, "linux.security_context.apparmor of type Localhost");
-	if (!apparmor && is_set(old_apparmor) && !strncmp(old_apparmor, "localhost/", 10))
-		return refuse_field(err, "linux.security_context.apparmor_profile localhost/");
-	return 0;
-}
-
 #define OPTIONS "linux.security_context.namespace_options"
 
 static int check_namespaces(const NamespaceOption *o, struct error *err)
@@ -213,8 +196,6 @@ static int check_mount(const Runtime__V1__Mount *m, struct error *err)
 
 static int check_security(const ContainerSecurity *s, struct error *err)
 {
-	const char *old_seccomp, *old_apparmor;
-
 	if (!s)
 		return 0;
 	TRY(check_namespaces(s->namespace_options, err));
@@ -227,15 +208,11 @@ static int check_security(const ContainerSecurity *s, struct error *err)
 		return error_set(err, ERR_INVALID,
 				 "linux.security_context: run_as_user and run_as_username exclude "
 				 "each other");
-	/* no filter and no profile apply to it, whichever are given */
-	if (s->privileged)
-		return 0;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-	old_seccomp = s->seccomp_profile_path;
-	old_apparmor = s->apparmor_profile;
+	TRY(translate_check_seccomp(s->seccomp, s->seccomp_profile_path, err));
+	return translate_check_apparmor(s->apparmor, s->apparmor_profile, err);
 #pragma GCC diagnostic pop
-	return check_profiles(s->seccomp, old_seccomp, s->apparmor, old_apparmor, err);
 }
 
 #define RESOURCES "config.linux.resources"

@@ -170,6 +170,7 @@ int translate_container(struct arena *arena, const struct container *c, const st
 	TRY(env_of(arena, c, config, image, &ret->envp, err));
 	TRY(translate_security(arena, config, sandbox_namespaces(c->sandbox->config), image, ret,
 			       err));
+	translate_profiles(arena, c, ret);
 	mounts_of(arena, c, config, ret->is_readonly_root, ret);
 	ret->layers = image->layers;
 	ret->cwd = is_set(config->working_dir) ? config->working_dir

@@ -33,6 +33,8 @@ static inline const ContainerSecurity *security_of(const ContainerConfig *config
 	return config->linux ? config->linux->security_context : NULL;
 }
 
+#define SECURITY_CONTEXT "config.linux.security_context"
+
 /* translate.c */
 
 enum ns_mode translate_ns_mode(Runtime__V1__NamespaceMode mode);
@@ -66,6 +68,28 @@ int translate_sandbox_files(const struct sandbox *sb, struct error *err);
 
 int translate_container(struct arena *arena, const struct container *c, const struct image *image,
 			struct container_spec *ret, struct error *err);
+
+/* translate_profiles.c */
+
+/* PROFILE_NONE: nothing is said of it. */
+enum profile_kind {
+	PROFILE_NONE,
+	PROFILE_UNCONFINED,
+	PROFILE_RUNTIME_DEFAULT,
+	PROFILE_LOCALHOST,
+};
+
+/* Of a profile, or without one of the deprecated field, which were checked; *ret_ref is that of
+ * PROFILE_LOCALHOST, else NULL. */
+enum profile_kind translate_profile(const Runtime__V1__SecurityProfile *profile, const char *old,
+				    const char **ret_ref);
+int translate_check_seccomp(const Runtime__V1__SecurityProfile *profile, const char *old,
+			    struct error *err);
+int translate_check_apparmor(const Runtime__V1__SecurityProfile *profile, const char *old,
+			     struct error *err);
+/* Of struct front_end. */
+const char *translate_container_profile(const void *config);
+void translate_profiles(struct arena *arena, const struct container *c, struct container_spec *ret);
 
 /* translate_security.c */
 

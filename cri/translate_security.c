@@ -93,29 +93,6 @@ static int capabilities_of(struct arena *arena, const ContainerSecurity *s,
 	return 0;
 }
 
-static enum seccomp_kind seccomp_of(const ContainerSecurity *s)
-{
-	const char *old;
-
-	if (!s)
-		return SECCOMP_RUNTIME_DEFAULT;
-	if (s->privileged)
-		return SECCOMP_UNCONFINED;
-	if (s->seccomp)
-		return s->seccomp->profile_type ==
-				       RUNTIME__V1__SECURITY_PROFILE__PROFILE_TYPE__Unconfined
-			       ? SECCOMP_UNCONFINED
-			       : SECCOMP_RUNTIME_DEFAULT;
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-	old = s->seccomp_profile_path;
-#pragma GCC diagnostic pop
-	/* a context without a profile means none: what the API's clients expect */
-	return !strcmp(old, "runtime/default") || !strcmp(old, "docker/default")
-		       ? SECCOMP_RUNTIME_DEFAULT
-		       : SECCOMP_UNCONFINED;
-}
-
 static void paths_of(struct arena *arena, const ContainerSecurity *s, struct container_spec *ret)
 {
 	if (s && s->privileged)
@@ -143,7 +120,6 @@ int translate_security(struct arena *arena, const ContainerConfig *config,
 	ret->is_privileged = s && s->privileged;
 	ret->no_new_privs = s && s->no_new_privs;
 	ret->is_readonly_root = s && s->readonly_rootfs;
-	ret->seccomp = seccomp_of(s);
 	paths_of(arena, s, ret);
 	TRY(user_of(arena, s, image, &ret->user, err));
 	return capabilities_of(arena, s, ret, err);

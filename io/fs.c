@@ -107,13 +107,24 @@ int fs_read_at(int dir, const char *name, size_t max, struct buf *ret, struct er
 	return read_whole(fd, name, max, ret, err);
 }
 
-int fs_read_file(const char *path, size_t max, struct buf *ret, struct error *err)
+static int read_path(const char *path, int flags, size_t max, struct buf *ret, struct error *err)
 {
-	cleanup_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	/* a FIFO would block */
+	cleanup_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags);
 
 	if (fd < 0)
 		return error_errno(err, errno, "open %s", path);
 	return read_whole(fd, path, max, ret, err);
+}
+
+int fs_read_file(const char *path, size_t max, struct buf *ret, struct error *err)
+{
+	return read_path(path, 0, max, ret, err);
+}
+
+int fs_read_no_link(const char *path, size_t max, struct buf *ret, struct error *err)
+{
+	return read_path(path, O_NOFOLLOW, max, ret, err);
 }
 
 int fs_write_at(int dir, const char *name, const struct buf *content, mode_t mode,

@@ -32,6 +32,8 @@ int fs_read_at(int dir, const char *name, size_t max, struct buf *ret, struct er
 /* The same for a path of the host's own, links followed; a missing file is no ERR_NOT_FOUND here.
  */
 int fs_read_file(const char *path, size_t max, struct buf *ret, struct error *err);
+/* The same, but what it opens is no link, though one may lead there. */
+int fs_read_no_link(const char *path, size_t max, struct buf *ret, struct error *err);
 /* Makes or overwrites dir/name; not atomic, not synced. */
 int fs_write_at(int dir, const char *name, const struct buf *content, mode_t mode,
 		struct error *err);

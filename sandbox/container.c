@@ -6,6 +6,8 @@
  */
 #include "sandbox/priv.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "io/base/alloc.h"
@@ -87,8 +89,18 @@ int container_make_spec(struct arena *arena, struct container *c, struct contain
 struct dirs_job {
 	struct job job;
 	char *root_dir, *state_dir;
-	char *log_dir; /* or NULL */
+	char *log_dir;	    /* or NULL */
+	struct buf profile; /* empty: none */
 };
+
+static int write_profile(const struct dirs_job *j, struct error *err)
+{
+	cleanup_close int dir = open(j->root_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir < 0)
+		return error_errno(err, errno, "open %s", j->root_dir);
+	return fs_write_at(dir, SECCOMP_PROFILE_NAME, &j->profile, 0600, err);
+}
 
 static int dirs_run(struct job *job, struct error *err)
 {
@@ -103,6 +115,8 @@ static int dirs_run(struct job *job, struct error *err)
 	/* the upper directory's mode is what the container sees of its root */
 	TRY(fs_make_dirs(upper, 0755, err));
 	TRY(fs_make_dirs(work, 0700, err));
+	if (j->profile.length)
+		TRY(write_profile(j, err));
 	FAULT(directories_made);
 	return 0;
 }
@@ -114,16 +128,20 @@ static void dirs_free(struct job *job)
 	free(j->root_dir);
 	free(j->state_dir);
 	free(j->log_dir);
+	buf_done(&j->profile);
 	free(j);
 }
 
-static struct dirs_job *start_dirs(struct task *t, const struct container *c)
+/* Takes profile. */
+static struct dirs_job *start_dirs(struct task *t, const struct container *c, struct buf *profile)
 {
 	struct dirs_job *j = xnew(struct dirs_job);
 
 	job_init(&j->job, dirs_run, dirs_free);
 	j->root_dir = xstrdup(c->root_dir);
 	j->state_dir = xstrdup(c->state_dir);
+	j->profile = *profile;
+	*profile = (struct buf){0};
 	/* an absolute path, so it has a slash */
 	if (c->log_path)
 		j->log_dir = xasprintf("%.*s", (int)(strrchr(c->log_path, '/') - c->log_path),
@@ -147,13 +165,19 @@ static int prepare(struct task *t, struct container *c)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
 	struct container_spec spec = {0};
+	struct buf profile CLEANUP(buf_done) = {0};
 	struct error cause;
 	struct dirs_job *dirs;
-	int r;
+	int r = 0;
 
 	TRY(container_make_spec(arena, c, &spec, &t->err));
-	dirs = start_dirs(t, c);
-	r = c->sandbox->kind->container_create(t, c->sandbox->handle, &spec, &c->handle);
+	TRY(container_read_profile(t, c, &profile));
+	dirs = start_dirs(t, c, &profile);
+	/* the kind reads what is kept of a profile; else it need not wait */
+	if (dirs->profile.length)
+		r = offload_finish(t, &dirs->job);
+	if (r == 0)
+		r = c->sandbox->kind->container_create(t, c->sandbox->handle, &spec, &c->handle);
 	cause = t->err;
 	TRY(finish_dirs(t, dirs));
 	if (r < 0)

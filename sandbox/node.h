@@ -30,6 +30,7 @@ struct job;
 struct node;
 
 #define ID_SIZE 65 /* 64 hex digits and NUL */
+#define SECCOMP_PROFILE_NAME "seccomp.json"
 
 /* Durable (store rows hold the numbers): append only. */
 enum sandbox_state {
@@ -148,6 +149,9 @@ struct front_end {
 	/* The ids of the images that it mounts; those are whole when container_spec is asked for
 	 * more than its end needs. */
 	struct string_list (*container_images)(struct arena *arena, const void *config);
+	/* The host's file of its seccomp profile, or NULL; of that a copy is kept, for the spec to
+	 * name: SECCOMP_PROFILE_NAME in its root_dir. */
+	const char *(*container_profile)(const void *config);
 	const struct limits_front *container_limits, *sandbox_limits;
 	/* The pod's files that its containers get to see: written to sb->dir. */
 	int (*sandbox_files)(const struct sandbox *sb, struct error *err);

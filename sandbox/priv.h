@@ -82,6 +82,9 @@ int container_hold_images(struct container *c, struct error *err);
 /* Specs by the front end, in an arena of the caller's. */
 int container_make_spec(struct arena *arena, struct container *c, struct container_spec *ret,
 			struct error *err);
+/* profile.c: appends the text of the host's seccomp profile that its configuration names, if it
+ * does. ERR_INVALID for one that can't be had. */
+int container_read_profile(struct task *t, const struct container *c, struct buf *ret);
 /* A start of the pump that goes on beside its caller. */
 struct pump_start {
 	struct container *container;

@@ -103,6 +103,9 @@ struct rlimit_spec {
 	uint64_t soft, hard;
 };
 
+/* What a seccomp profile's text may be at most. */
+#define SECCOMP_PROFILE_MAX (1024 * 1024)
+
 enum seccomp_kind { SECCOMP_UNCONFINED, SECCOMP_RUNTIME_DEFAULT, SECCOMP_LOCALHOST };
 
 enum groups_policy { GROUPS_MERGE, GROUPS_STRICT };
@@ -144,7 +147,9 @@ struct container_spec {
 	uint64_t capabilities;	       /* bit n is CAP_n: bounding, permitted, effective */
 	uint64_t ambient_capabilities; /* also inheritable then; else inheritable is empty */
 	enum seccomp_kind seccomp;
-	const char *seccomp_profile; /* SECCOMP_LOCALHOST: the JSON text */
+	/* SECCOMP_LOCALHOST: a file with the JSON text that stays as it is while the container is
+	 */
+	const char *seccomp_profile;
 	enum ns_mode pid;
 	const char *pid_target; /* NS_TARGET: container id */
 	bool has_tty, has_stdin;

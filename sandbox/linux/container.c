@@ -16,6 +16,7 @@
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 #include "io/base/clock.h"
+#include "io/fs.h"
 #include "recovery/exit_status.h"
 #include "sandbox/linux/init/protocol.h"
 #include "sandbox/linux/kind.h"
@@ -208,12 +209,62 @@ static int restrict_devices(struct task *t, const struct linux_container *c,
 	return cgroup_restrict_devices(t, kind.cgroups, c->cgroup, devices, count);
 }
 
+/* Reads the kept profile. */
+struct profile_job {
+	struct job job;
+	char *path;
+	struct buf text;
+};
+
+static int run_profile(struct job *job, struct error *err)
+{
+	struct profile_job *j = container_of(job, struct profile_job, job);
+
+	return fs_read_no_link(j->path, SECCOMP_PROFILE_MAX, &j->text, err);
+}
+
+static void free_profile(struct job *job)
+{
+	struct profile_job *j = container_of(job, struct profile_job, job);
+
+	buf_done(&j->text);
+	free(j->path);
+	free(j);
+}
+
+static int get_localhost_filter(struct task *t, const struct container_spec *spec,
+				struct seccomp_filter **ret)
+{
+	struct profile_job *j = xnew(struct profile_job);
+	int r;
+
+	job_init(&j->job, run_profile, free_profile);
+	j->path = xstrdup(spec->seccomp_profile);
+	r = offload(t, NULL, &j->job);
+	if (r == 0)
+		r = seccomp_filter_get(t, spec->seccomp, j->text.data ?: "", spec->capabilities,
+				       ret);
+	job_unref(&j->job);
+	return r;
+}
+
 int linux_container_need_filter(struct task *t, struct linux_container *c)
 {
+	const struct container_spec *spec = &c->spec;
+	struct seccomp_filter *filter = NULL;
+
 	if (c->filter)
 		return 0;
-	return seccomp_filter_get(t, c->spec.seccomp, c->spec.seccomp_profile, c->spec.capabilities,
-				  &c->filter);
+	if (spec->seccomp == SECCOMP_LOCALHOST)
+		TRY(get_localhost_filter(t, spec, &filter));
+	else
+		TRY(seccomp_filter_get(t, spec->seccomp, NULL, spec->capabilities, &filter));
+	/* another exec may have been first */
+	if (c->filter)
+		seccomp_filter_unref(filter);
+	else
+		c->filter = filter;
+	return 0;
 }
 
 static int prepare(struct task *t, struct linux_container *c)

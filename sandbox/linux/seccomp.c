@@ -230,25 +230,17 @@ static int append_library(struct program *b, scmp_filter_ctx ctx, struct error *
 	return 0;
 }
 
-static int make_filter(const struct program *b, unsigned flags, struct seccomp_filter **ret,
-		       struct error *err)
+static struct seccomp_filter *make_filter(const struct program *b, unsigned flags)
 {
-	cleanup_close int fd = memfd_create("seccomp", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	size_t size = b->count * sizeof(b->code[0]);
-	struct seccomp_filter *f;
+	struct seccomp_filter *f = xnew(struct seccomp_filter);
 
-	if (fd < 0 || write(fd, b->code, size) != (ssize_t)size ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-		return error_errno(err, errno, "memfd for a seccomp filter");
-	f = xnew(struct seccomp_filter);
 	f->code = xmalloc(size);
 	memcpy(f->code, b->code, size);
 	f->count = b->count;
 	f->flags = flags;
-	f->fd = take_fd(&fd);
 	f->refs = 1;
-	*ret = f;
-	return 0;
+	return f;
 }
 
 static int compile_in(scmp_filter_ctx ctx, const struct seccomp_profile *p, struct program *b,
@@ -276,7 +268,9 @@ static int compile_profile(const struct seccomp_profile *p, struct seccomp_filte
 		return error_set(err, ERR_INTERNAL, "libseccomp can't start");
 	r = compile_in(ctx, p, b, err);
 	seccomp_release(ctx);
-	return r < 0 ? r : make_filter(b, p->flags, ret, err);
+	if (r == 0)
+		*ret = make_filter(b, p->flags);
+	return r;
 }
 
 int seccomp_compile(enum seccomp_kind kind, const char *profile, uint64_t capabilities,
@@ -309,7 +303,6 @@ void seccomp_filter_unref(struct seccomp_filter *f)
 {
 	if (!f || --f->refs)
 		return;
-	close_fd(f->fd);
 	free(f->code);
 	free(f);
 }

@@ -19,16 +19,11 @@
 #include "io/task.h"
 #include "sandbox/spec.h"
 
-/* What a profile may be at most. */
-#define SECCOMP_PROFILE_MAX (1024 * 1024)
-
 /* Immutable once made; counted by reference, the loop's thread only. */
 struct seccomp_filter {
 	struct sock_filter *code;
 	size_t count;	/* instructions, at most BPF_MAXINSNS */
 	unsigned flags; /* of seccomp(2), SECCOMP_FILTER_FLAG_* */
-	int fd; /* sealed memfd with the code, count * sizeof(struct sock_filter) bytes; may be
-		   inherited */
 	size_t refs;
 };
 

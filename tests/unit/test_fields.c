@@ -33,6 +33,7 @@ struct row {
 #define CONTAINER_FILE "cri/translate_container.c"
 #define SECURITY_FILE "cri/translate_security.c"
 #define CHECK_FILE "cri/translate_check.c"
+#define PROFILES_FILE "cri/translate_profiles.c"
 #define RESOURCES_FILE "cri/resources.c"
 #define POD_RESOURCES_FILE "cri/pod_resources.c"
 #define NO_POD_PROCESS "no process of an image runs in a pod beside those of its containers"
@@ -104,8 +105,8 @@ static const struct row rows[] = {
 	{"SELinuxOption", "role", REFUSED, NULL},
 	{"SELinuxOption", "type", REFUSED, NULL},
 	{"SELinuxOption", "level", REFUSED, NULL},
-	{"SecurityProfile", "profile_type", EFFECT, SECURITY_FILE},
-	{"SecurityProfile", "localhost_ref", REFUSED, NULL},
+	{"SecurityProfile", "profile_type", EFFECT, PROFILES_FILE},
+	{"SecurityProfile", "localhost_ref", EFFECT, PROFILES_FILE},
 	{"Int64Value", "value", EFFECT, SECURITY_FILE},
 	{"KeyValue", "key", EFFECT, CONTAINER_FILE},
 	{"KeyValue", "value", EFFECT, CONTAINER_FILE},
@@ -166,10 +167,10 @@ static const struct row rows[] = {
 	{"LinuxContainerSecurityContext", "no_new_privs", EFFECT, SECURITY_FILE},
 	{"LinuxContainerSecurityContext", "masked_paths", EFFECT, SECURITY_FILE},
 	{"LinuxContainerSecurityContext", "readonly_paths", EFFECT, SECURITY_FILE},
-	{"LinuxContainerSecurityContext", "seccomp", EFFECT, SECURITY_FILE},
+	{"LinuxContainerSecurityContext", "seccomp", EFFECT, PROFILES_FILE},
 	{"LinuxContainerSecurityContext", "apparmor", REFUSED, NULL},
 	{"LinuxContainerSecurityContext", "apparmor_profile", REFUSED, NULL},
-	{"LinuxContainerSecurityContext", "seccomp_profile_path", EFFECT, SECURITY_FILE},
+	{"LinuxContainerSecurityContext", "seccomp_profile_path", EFFECT, PROFILES_FILE},
 	{"Capability", "add_capabilities", EFFECT, SECURITY_FILE},
 	{"Capability", "drop_capabilities", EFFECT, SECURITY_FILE},
 	{"Capability", "add_ambient_capabilities", EFFECT, SECURITY_FILE},
@@ -234,10 +235,19 @@ static const struct refusal refusals[] = {
 	{CONTAINER, SECURITY "selinux_options.type=t", ERR_UNIMPLEMENTED,
 	 SECURITY "selinux_options"},
 	{CONTAINER, SECURITY "seccomp.profile_type=2 " SECURITY "seccomp.localhost_ref=p.json",
-	 ERR_UNIMPLEMENTED, SECURITY "seccomp"},
-	{CONTAINER, SECURITY "seccomp_profile_path=localhost/p", ERR_UNIMPLEMENTED,
+	 ERR_INVALID, SECURITY "seccomp.localhost_ref"},
+	{CONTAINER, SECURITY "seccomp.profile_type=2", ERR_INVALID,
+	 SECURITY "seccomp.localhost_ref"},
+	{CONTAINER, SECURITY "seccomp.localhost_ref=/p", ERR_INVALID,
+	 SECURITY "seccomp.localhost_ref"},
+	{CONTAINER, SECURITY "seccomp_profile_path=localhost/p", ERR_INVALID,
 	 SECURITY "seccomp_profile_path"},
-	{CONTAINER, SECURITY "apparmor.profile_type=2", ERR_UNIMPLEMENTED, SECURITY "apparmor"},
+	{CONTAINER, SECURITY "seccomp_profile_path=nothing", ERR_INVALID,
+	 SECURITY "seccomp_profile_path"},
+	{CONTAINER, SECURITY "apparmor.profile_type=2", ERR_INVALID, SECURITY "apparmor"},
+	{CONTAINER,
+	 SECURITY "apparmor.profile_type=2 " SECURITY "apparmor.localhost_ref=localhost/p",
+	 ERR_UNIMPLEMENTED, SECURITY "apparmor"},
 	{CONTAINER, SECURITY "apparmor_profile=localhost/p", ERR_UNIMPLEMENTED,
 	 SECURITY "apparmor_profile"},
 	{CONTAINER, SECURITY "namespace_options.network=1", ERR_INVALID,

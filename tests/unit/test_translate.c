@@ -253,12 +253,13 @@ static void what_cant_be_done_is_refused_by_name(void **state)
 	p.profile_type = RUNTIME__V1__SECURITY_PROFILE__PROFILE_TYPE__Localhost;
 	g->config.linux = &g->linux_config;
 	g->security.apparmor = &p;
-	assert_int_equal(translate(g), -ERR_UNIMPLEMENTED);
+	assert_int_equal(translate(g), -ERR_INVALID);
 	assert_non_null(strstr(g->err.text, "apparmor"));
 	g->security.apparmor = NULL;
+	p.localhost_ref = (char *)"relative";
 	g->security.seccomp = &p;
-	assert_int_equal(translate(g), -ERR_UNIMPLEMENTED);
-	assert_non_null(strstr(g->err.text, "seccomp"));
+	assert_int_equal(translate(g), -ERR_INVALID);
+	assert_non_null(strstr(g->err.text, "seccomp.localhost_ref"));
 }
 
 static void a_pod_without_anything_shares_its_pid_namespace(void **state)
