@@ -20,6 +20,7 @@
 #include "recovery/exit_status.h"
 #include "sandbox/linux/init/protocol.h"
 #include "sandbox/linux/kind.h"
+#include "sandbox/linux/mounts.h"
 #include "sandbox/linux/devices.h"
 #include "sandbox/linux/ns.h"
 #include "sandbox/linux/overlay.h"
