@@ -31,8 +31,8 @@ func TestInterruptedUpdates(t *testing.T) {
 	t.Run("that can't be had any more leave nothing", func(t *testing.T) { updateIsTakenBack(t, s, f) })
 }
 
-// dying sends a request that its server does not survive.
-func dying(t *testing.T, f *faults, point string, call func() error) {
+// dieAt sends a request that its server does not survive.
+func dieAt(t *testing.T, f *faults, point string, call func() error) {
 	t.Helper()
 	f.give(t, order{kind: "at", name: point, action: "kill", count: 1})
 	if err := call(); err == nil {
@@ -57,7 +57,7 @@ func podUpdateIsFinished(t *testing.T, s *scene, f *faults, point string) {
 	p := s.NewPod("pod-"+point, s.dir, "")
 	p.Config.Linux.Resources = &limits{MemoryLimitInBytes: 64 << 20}
 	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
-	dying(t, f, point, func() error {
+	dieAt(t, f, point, func() error {
 		_, err := node.Call(s.Runtime.UpdatePodSandboxResources, &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: p.ID,
 			Resources: &limits{MemoryLimitInBytes: 128 << 20}, Overhead: &limits{MemoryLimitInBytes: 4 << 20}})
 		return err
@@ -90,7 +90,7 @@ func updateIsTakenBack(t *testing.T, s *scene, f *faults) {
 	cpus, err := node.CgroupValue(group, "cpuset.cpus", "cpuset.cpus")
 	must(t, err)
 	goOn := s.HoldKeeper(t)
-	dying(t, f, "limits_changed", func() error {
+	dieAt(t, f, "limits_changed", func() error {
 		_, err := node.Call(s.Runtime.UpdateContainerResources, &cri.UpdateContainerResourcesRequest{ContainerId: p.Container,
 			Linux: &limits{CpuShares: 1024, CpuQuota: 50000, CpuPeriod: 50000, CpusetCpus: "0", MemoryLimitInBytes: 32 << 20}})
 		return err
