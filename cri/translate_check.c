@@ -13,82 +13,32 @@ static int refuse_field(struct error *err, const char *field)
 static int check_selinux(const Runtime__V1__SELinuxOption *o, struct error *err)
 {
 	if (o && (is_set(o->user) || is_set(o->role) || is_set(o->type) || is_set(o->level)))
-		return refuse_field(err, "linux.security_context.selinux_options");
+		return refuse_field(err, "config.linux.security_context.selinux_options");
 	return 0;
 }
 
-#define OPTIONS "linux.security_context.namespace_options"
+/* 2^31-1, where ids end in Kubernetes' API. */
+#define ID_MAX 2147483647
 
-static int check_namespaces(const NamespaceOption *o, struct error *err)
+static int check_id(const char *field, int64_t id, struct error *err)
 {
-	if (!o)
-		return 0;
-	if (o->network != NS_NAME(POD) && o->network != NS_NAME(NODE))
-		return error_set(err, ERR_INVALID, OPTIONS ".network: must be POD or NODE");
-	if (o->ipc != NS_NAME(POD) && o->ipc != NS_NAME(NODE))
-		return error_set(err, ERR_INVALID, OPTIONS ".ipc: must be POD or NODE");
-	if (o->userns_options && o->userns_options->mode != NS_NAME(POD) &&
-	    o->userns_options->mode != NS_NAME(NODE))
+	if (id < 0 || id > ID_MAX)
 		return error_set(err, ERR_INVALID,
-				 OPTIONS ".userns_options.mode: must be POD or NODE");
-	if ((o->pid == NS_NAME(TARGET)) != is_set(o->target_id))
-		return error_set(err, ERR_INVALID,
-				 OPTIONS ".target_id: needed for pid TARGET, and only there");
+				 SECURITY_CONTEXT ".%s: %lld is no id; they go from 0 to %d", field,
+				 (long long)id, ID_MAX);
 	return 0;
 }
 
-static bool is_same_map(Runtime__V1__IDMapping **a, size_t a_count, Runtime__V1__IDMapping **b,
-			size_t b_count)
+static int check_ids(const Runtime__V1__Int64Value *user, const Runtime__V1__Int64Value *group,
+		     const int64_t *groups, size_t group_count, struct error *err)
 {
-	for (size_t i = 0; i < a_count && i < b_count; i++)
-		if (a[i]->host_id != b[i]->host_id || a[i]->container_id != b[i]->container_id ||
-		    a[i]->length != b[i]->length)
-			return false;
-	return a_count == b_count;
-}
-
-static int check_user_namespace(const Runtime__V1__UserNamespace *mine,
-				const Runtime__V1__UserNamespace *pod, struct error *err)
-{
-	if (!mine || mine->mode != NS_NAME(POD))
-		return 0;
-	/* the zero value means what nobody asked for, unless it has ids */
-	if ((!pod || pod->mode != NS_NAME(POD)) && !mine->n_uids && !mine->n_gids)
-		return 0;
-	if (pod && pod->mode == NS_NAME(POD) &&
-	    is_same_map(mine->uids, mine->n_uids, pod->uids, pod->n_uids) &&
-	    is_same_map(mine->gids, mine->n_gids, pod->gids, pod->n_gids))
-		return 0;
-	return error_set(err, ERR_INVALID,
-			 "config." OPTIONS ".userns_options: a container has its pod's user "
-			 "namespace; give both the same one");
-}
-
-int translate_check_in_pod(const SandboxConfig *pod, const ContainerConfig *config,
-			   struct error *err)
-{
-	const ContainerSecurity *s = security_of(config);
-	const Runtime__V1__LinuxSandboxSecurityContext *p =
-		pod->linux ? pod->linux->security_context : NULL;
-	const NamespaceOption *mine = s ? s->namespace_options : NULL;
-	const NamespaceOption *of_pod = sandbox_namespaces(pod);
-
-	if (s && s->privileged && (!p || !p->privileged))
-		return error_set(err, ERR_INVALID,
-				 "config.linux.security_context.privileged: the pod does not allow "
-				 "it; run the pod with linux.security_context.privileged");
-	if (!mine)
-		return 0;
-	if (mine->network == NS_NAME(NODE) && (!of_pod || of_pod->network != NS_NAME(NODE)))
-		return error_set(err, ERR_INVALID,
-				 "config." OPTIONS ".network: a container has its pod's, and that "
-				 "is not NODE");
-	if (mine->ipc == NS_NAME(NODE) && (!of_pod || of_pod->ipc != NS_NAME(NODE)))
-		return error_set(err, ERR_INVALID,
-				 "config." OPTIONS ".ipc: a container has its pod's, and that is "
-				 "not NODE");
-	return check_user_namespace(mine->userns_options, of_pod ? of_pod->userns_options : NULL,
-				    err);
+	if (user)
+		TRY(check_id("run_as_user", user->value, err));
+	if (group)
+		TRY(check_id("run_as_group", group->value, err));
+	for (size_t i = 0; i < group_count; i++)
+		TRY(check_id("supplemental_groups", groups[i], err));
+	return 0;
 }
 
 static int check_pod_limits(const Runtime__V1__LinuxPodSandboxConfig *config, struct error *err)
@@ -124,10 +74,22 @@ int translate_check_sandbox(const SandboxConfig *config, struct error *err)
 	s = config->linux ? config->linux->security_context : NULL;
 	if (!s)
 		return 0;
-	TRY(check_namespaces(s->namespace_options, err));
+	TRY(translate_check_namespaces(s->namespace_options, true, err));
 	if (s->namespace_options && s->namespace_options->pid == NS_NAME(TARGET))
+		return error_set(
+			err, ERR_INVALID,
+			SECURITY_CONTEXT
+			".namespace_options.pid: TARGET is for containers; a pod has none to name");
+	TRY(check_ids(s->run_as_user, s->run_as_group, s->supplemental_groups,
+		      s->n_supplemental_groups, err));
+	if (s->run_as_group && !s->run_as_user)
 		return error_set(err, ERR_INVALID,
-				 OPTIONS ".pid: TARGET is for containers; a pod has none to name");
+				 SECURITY_CONTEXT ".run_as_group: needs run_as_user");
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+	TRY(translate_check_seccomp(s->seccomp, s->seccomp_profile_path, err));
+#pragma GCC diagnostic pop
+	TRY(translate_check_apparmor(s->apparmor, NULL, err));
 	return check_selinux(s->selinux_options, err);
 }
 
@@ -198,16 +160,19 @@ static int check_security(const ContainerSecurity *s, struct error *err)
 {
 	if (!s)
 		return 0;
-	TRY(check_namespaces(s->namespace_options, err));
+	TRY(translate_check_namespaces(s->namespace_options, false, err));
 	TRY(check_selinux(s->selinux_options, err));
+	TRY(check_ids(s->run_as_user, s->run_as_group, s->supplemental_groups,
+		      s->n_supplemental_groups, err));
 	if (s->run_as_group && !s->run_as_user && !is_set(s->run_as_username))
 		return error_set(err, ERR_INVALID,
-				 "linux.security_context.run_as_group: needs run_as_user or "
+				 "config.linux.security_context.run_as_group: needs run_as_user or "
 				 "run_as_username");
 	if (s->run_as_user && is_set(s->run_as_username))
-		return error_set(err, ERR_INVALID,
-				 "linux.security_context: run_as_user and run_as_username exclude "
-				 "each other");
+		return error_set(
+			err, ERR_INVALID,
+			"config.linux.security_context: run_as_user and run_as_username exclude "
+			"each other");
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 	TRY(translate_check_seccomp(s->seccomp, s->seccomp_profile_path, err));

@@ -58,6 +58,9 @@ int translate_merge_resources(struct arena *arena, const char *field,
 			      const Runtime__V1__LinuxContainerResources *change,
 			      Runtime__V1__LinuxContainerResources *ret, struct error *err);
 
+/* translate_namespaces.c; o may be NULL. */
+int translate_check_namespaces(const NamespaceOption *o, bool is_pod, struct error *err);
+
 /* translate_sandbox.c: of struct front_end. */
 
 int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,

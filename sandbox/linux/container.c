@@ -173,6 +173,25 @@ static void free_lookup(struct job *job)
 	free(j);
 }
 
+/* The kernel would refuse them only when the process is born. */
+static int check_mapped(const struct sandbox_spec *s, const struct user_ids *user,
+			struct error *err)
+{
+	if (!s->has_userns)
+		return 0;
+	if (id_map_outside(&s->uids, user->uid) < 0)
+		return error_set(err, ERR_INVALID,
+				 "run as user %u: the pod's user namespace does not have it",
+				 user->uid);
+	for (size_t i = 0; i < user->group_count; i++)
+		if (id_map_outside(&s->gids, user->groups[i]) < 0)
+			return error_set(err, ERR_INVALID,
+					 "run with group %u: the pod's user namespace does not "
+					 "have it",
+					 user->groups[i]);
+	return 0;
+}
+
 static int look_up(struct task *t, struct linux_container *c, struct device_list *ret_devices)
 {
 	struct lookup_job *j = xnew(struct lookup_job);
@@ -275,6 +294,7 @@ static int prepare(struct task *t, struct linux_container *c)
 
 	task_stage(t, "looking up its user and devices");
 	TRY(look_up(t, c, &devices));
+	TRY(check_mapped(&c->sandbox->spec, &c->user, &t->err));
 	task_stage(t, "compiling its seccomp filter");
 	TRY(linux_container_need_filter(t, c));
 	linux_score_note(c->spec.resources.oom_score_adj);

@@ -33,6 +33,7 @@ struct row {
 #define CONTAINER_FILE "cri/translate_container.c"
 #define SECURITY_FILE "cri/translate_security.c"
 #define CHECK_FILE "cri/translate_check.c"
+#define NAMESPACES_FILE "cri/translate_namespaces.c"
 #define PROFILES_FILE "cri/translate_profiles.c"
 #define RESOURCES_FILE "cri/resources.c"
 #define POD_RESOURCES_FILE "cri/pod_resources.c"
@@ -85,7 +86,7 @@ static const struct row rows[] = {
 	{"LinuxSandboxSecurityContext", "readonly_rootfs", NOTHING, NO_POD_PROCESS},
 	{"LinuxSandboxSecurityContext", "supplemental_groups", NOTHING, NO_POD_PROCESS},
 	{"LinuxSandboxSecurityContext", "supplemental_groups_policy", NOTHING, NO_POD_PROCESS},
-	{"LinuxSandboxSecurityContext", "privileged", EFFECT, CHECK_FILE},
+	{"LinuxSandboxSecurityContext", "privileged", EFFECT, NAMESPACES_FILE},
 	{"LinuxSandboxSecurityContext", "seccomp", NOTHING, NO_POD_PROCESS},
 	{"LinuxSandboxSecurityContext", "apparmor", NOTHING, NO_POD_PROCESS},
 	{"LinuxSandboxSecurityContext", "seccomp_profile_path", NOTHING, NO_POD_PROCESS},
@@ -205,6 +206,8 @@ struct refusal {
 #define IMAGE_MOUNT "mounts.container_path=/a mounts.image.image=i"
 #define MOUNT "mounts.container_path=/a mounts.host_path=/b mounts."
 
+#define USERNS SECURITY "namespace_options.userns_options."
+#define USERNS_POD USERNS "uids.length=5 " USERNS "gids.length=5 "
 static const struct refusal refusals[] = {
 	{POD, "port_mappings.host_port=80", ERR_UNIMPLEMENTED, "config.port_mappings"},
 	{POD, "windows=*", ERR_INVALID, "config.windows"},
@@ -229,6 +232,27 @@ static const struct refusal refusals[] = {
 	 "config.linux.resources.memory_swap_limit_in_bytes"},
 	{CONTAINER, "linux.resources.memory_swap_limit_in_bytes=9", ERR_INVALID,
 	 "config.linux.resources.memory_swap_limit_in_bytes"},
+	{POD, USERNS "mode=0", ERR_INVALID, USERNS "uids"},
+	{POD, USERNS "uids.length=5 " USERNS "gids=*", ERR_INVALID, USERNS "gids"},
+	{POD, USERNS "uids.container_id=1 " USERNS "uids.length=5", ERR_INVALID, USERNS "uids"},
+	{POD, USERNS "uids.host_id=4294967295 " USERNS "uids.length=2", ERR_INVALID, USERNS "uids"},
+	{POD, USERNS "uids.length=5 " USERNS "mode=2", ERR_INVALID, "mode NODE"},
+	{POD, USERNS_POD SECURITY "namespace_options.pid=2", ERR_INVALID, "pid NODE"},
+	{POD, USERNS_POD SECURITY "namespace_options.ipc=2", ERR_INVALID, "ipc NODE"},
+	{POD, SECURITY "run_as_user.value=-1", ERR_INVALID, SECURITY "run_as_user"},
+	{POD, SECURITY "run_as_user.value=2147483648", ERR_INVALID, SECURITY "run_as_user"},
+	{POD, SECURITY "run_as_group.value=1", ERR_INVALID, SECURITY "run_as_group"},
+	{POD, SECURITY "supplemental_groups=2147483648", ERR_INVALID,
+	 SECURITY "supplemental_groups"},
+	{POD, SECURITY "seccomp.profile_type=2", ERR_INVALID, SECURITY "seccomp"},
+	{POD, SECURITY "seccomp_profile_path=x", ERR_INVALID, SECURITY "seccomp_profile_path"},
+	{POD, SECURITY "apparmor.profile_type=2", ERR_INVALID, SECURITY "apparmor"},
+	{CONTAINER, SECURITY "run_as_user.value=2147483648", ERR_INVALID, SECURITY "run_as_user"},
+	{CONTAINER, SECURITY "run_as_user.value=4294967296", ERR_INVALID, SECURITY "run_as_user"},
+	{CONTAINER, SECURITY "run_as_user.value=0 " SECURITY "run_as_group.value=-1", ERR_INVALID,
+	 SECURITY "run_as_group"},
+	{CONTAINER, SECURITY "supplemental_groups=-1", ERR_INVALID, SECURITY "supplemental_groups"},
+	{CONTAINER, USERNS "uids.length=5", ERR_INVALID, USERNS "gids"},
 	{CONTAINER, "windows=*", ERR_INVALID, "config.windows"},
 	{CONTAINER, "CDI_devices.name=vendor.com/class=one", ERR_UNIMPLEMENTED,
 	 "config.CDI_devices"},
@@ -411,7 +435,18 @@ static void put(struct arena *arena, ProtobufCMessage *m, const ProtobufCFieldDe
 		enter(arena, m, f);
 		return;
 	case PROTOBUF_C_TYPE_INT64:
-		*(int64_t *)(void *)member = atoll(value);
+		if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+			int64_t *list = arena_new_array(arena, int64_t, 1);
+
+			list[0] = atoll(value);
+			*(int64_t **)(void *)member = list;
+			*(size_t *)(void *)((char *)m + f->quantifier_offset) = 1;
+		} else {
+			*(int64_t *)(void *)member = atoll(value);
+		}
+		return;
+	case PROTOBUF_C_TYPE_UINT32:
+		*(uint32_t *)(void *)member = (uint32_t)strtoul(value, NULL, 10);
 		return;
 	case PROTOBUF_C_TYPE_ENUM:
 	case PROTOBUF_C_TYPE_INT32:
@@ -567,6 +602,12 @@ static void a_container_asks_for_what_its_pod_has(void **state)
 		 NULL},
 		{NULL, SECURITY "namespace_options.ipc=2", SECURITY "namespace_options.ipc"},
 		{SECURITY "namespace_options.ipc=2", SECURITY "namespace_options.ipc=2", NULL},
+		{NULL, SECURITY "namespace_options.pid=2", SECURITY "namespace_options.pid"},
+		{SECURITY "namespace_options.pid=2", SECURITY "namespace_options.pid=2", NULL},
+		{SECURITY "namespace_options.userns_options.uids=*",
+		 SECURITY "namespace_options.userns_options.mode=2",
+		 SECURITY "namespace_options.userns_options"},
+		{NULL, SECURITY "namespace_options.userns_options.mode=2", NULL},
 		{NULL, SECURITY "namespace_options.userns_options.mode=0", NULL},
 		{NULL, SECURITY "namespace_options.userns_options.uids=*",
 		 SECURITY "namespace_options.userns_options"},
