@@ -31,13 +31,30 @@ struct now_job {
 	struct limits_now now;
 };
 
+/* Without opening the group: a status is asked for often. */
+static ssize_t read_file(const struct now_job *j, enum controller c, const char *file, char *text,
+			 size_t size)
+{
+	cleanup_free char *path = NULL;
+
+	if (j->cg->of[c] < 0)
+		return -ENOTSUP;
+	path = xasprintf("%s/%s", j->path + 1, file);
+	return cgroup_read(j->cg->hierarchies[j->cg->of[c]].fd, path, text, size);
+}
+
+static bool is_v2(const struct now_job *j, enum controller c)
+{
+	return j->cg->of[c] >= 0 && j->cg->hierarchies[j->cg->of[c]].is_v2;
+}
+
 /* -1 for none; -2: not known. */
-static int64_t read_limit(int dir, const char *file)
+static int64_t read_limit(const struct now_job *j, enum controller c, const char *file)
 {
 	char text[64];
 	int64_t n;
 
-	if (cgroup_read(dir, file, text, sizeof(text)) <= 0)
+	if (read_file(j, c, file, text, sizeof(text)) <= 0)
 		return -2;
 	n = strtoll(text, NULL, 10);
 	return *text == 'm' || n < 0 || n >= UNLIMITED ? -1 : n;
@@ -83,18 +100,16 @@ static uint64_t tell_shares(int64_t now, bool is_weight, uint64_t asked)
 	return shares_of_weight((uint64_t)now);
 }
 
-static void read_bandwidth(int dir, bool is_v2, struct now_job *j)
+static void read_bandwidth(struct now_job *j)
 {
-	int64_t quota, period;
+	int64_t quota = -2, period = -2;
 	char text[64], *space;
 
-	if (!is_v2) {
-		quota = read_limit(dir, "cpu.cfs_quota_us");
-		period = read_limit(dir, "cpu.cfs_period_us");
-	} else {
-		quota = read_limit(dir, "cpu.max");
-		if (cgroup_read(dir, "cpu.max", text, sizeof(text)) <= 0)
-			return;
+	if (!is_v2(j, CONTROLLER_CPU)) {
+		quota = read_limit(j, CONTROLLER_CPU, "cpu.cfs_quota_us");
+		period = read_limit(j, CONTROLLER_CPU, "cpu.cfs_period_us");
+	} else if (read_file(j, CONTROLLER_CPU, "cpu.max", text, sizeof(text)) > 0) {
+		quota = *text == 'm' ? -1 : strtoll(text, NULL, 10);
 		space = strchr(text, ' ');
 		period = space ? strtoll(space, NULL, 10) : -2;
 	}
@@ -106,72 +121,55 @@ static void read_bandwidth(int dir, bool is_v2, struct now_job *j)
 		j->now.cpu_period_us = (uint64_t)period;
 }
 
-static void read_cpu(struct now_job *j)
-{
-	cleanup_close int dir = cgroup_open_in(j->cg, CONTROLLER_CPU, j->path);
-	bool is_v2;
-
-	if (dir < 0)
-		return;
-	is_v2 = j->cg->hierarchies[j->cg->of[CONTROLLER_CPU]].is_v2;
-	j->now.cpu_shares = tell_shares(read_limit(dir, is_v2 ? "cpu.weight" : "cpu.shares"), is_v2,
-					j->asked.cpu_shares);
-	read_bandwidth(dir, is_v2, j);
-}
-
 /* v2 limits swap alone. */
-static int64_t swap_v2(int dir, int64_t memory, const struct resources *asked)
+static int64_t swap_v2(const struct now_job *j, int64_t memory)
 {
-	int64_t now = read_limit(dir, "memory.swap.max"), wanted = asked->memory_swap_limit;
+	int64_t now = read_limit(j, CONTROLLER_MEMORY, "memory.swap.max");
+	int64_t wanted = j->asked.memory_swap_limit;
 
 	if (now < 0 || memory < 0)
 		return tell_limit(now == -2 ? -2 : -1, wanted);
-	if (wanted > 0 && pages(wanted - asked->memory_limit) == pages(now))
+	if (wanted > 0 && pages(wanted - j->asked.memory_limit) == pages(now))
 		return wanted;
 	return memory + now;
 }
 
-static void read_memory(struct now_job *j)
+static int64_t read_memory(struct now_job *j)
 {
-	cleanup_close int dir = cgroup_open_in(j->cg, CONTROLLER_MEMORY, j->path);
-	bool is_v2;
-	int64_t memory;
+	bool v2 = is_v2(j, CONTROLLER_MEMORY);
+	int64_t memory =
+		read_limit(j, CONTROLLER_MEMORY, v2 ? "memory.max" : "memory.limit_in_bytes");
 
-	if (dir < 0)
-		return;
-	is_v2 = j->cg->hierarchies[j->cg->of[CONTROLLER_MEMORY]].is_v2;
-	memory = read_limit(dir, is_v2 ? "memory.max" : "memory.limit_in_bytes");
 	j->now.memory_limit = tell_limit(memory, j->asked.memory_limit);
 	j->now.memory_swap_limit =
-		is_v2 ? swap_v2(dir, memory, &j->asked)
-		      : tell_limit(read_limit(dir, "memory.memsw.limit_in_bytes"),
-				   j->asked.memory_swap_limit);
+		v2 ? swap_v2(j, memory)
+		   : tell_limit(read_limit(j, CONTROLLER_MEMORY, "memory.memsw.limit_in_bytes"),
+				j->asked.memory_swap_limit);
+	return memory;
 }
 
-static void read_text(int dir, const char *file, bool is_wanted, char *ret, size_t size)
+/* What nobody asked for is the parent's. */
+static void read_cpuset(const struct now_job *j, const char *file, bool is_wanted, char *ret,
+			size_t size)
 {
-	/* what nobody asked for is the parent's */
-	if (is_wanted && cgroup_read(dir, file, ret, size) < 0)
+	if (is_wanted && read_file(j, CONTROLLER_CPUSET, file, ret, size) < 0)
 		*ret = '\0';
 }
 
 static int run(struct job *job, struct error *err)
 {
 	struct now_job *j = container_of(job, struct now_job, job);
-	cleanup_close int cpuset = cgroup_open_in(j->cg, CONTROLLER_CPUSET, j->path);
-	int tracker = cgroup_open(&j->cg->hierarchies[j->cg->tracker], j->path);
+	bool v2 = is_v2(j, CONTROLLER_CPU);
+	int64_t shares = read_limit(j, CONTROLLER_CPU, v2 ? "cpu.weight" : "cpu.shares");
 
-	if (tracker < 0)
+	if (read_memory(j) == -2 && shares == -2)
 		return error_set(err, ERR_NOT_FOUND, "cgroup %s is gone", j->path);
-	close_fd(tracker);
-	read_cpu(j);
-	read_memory(j);
-	if (cpuset < 0)
-		return 0;
-	read_text(cpuset, "cpuset.cpus", j->wants_cpus, j->now.cpuset_cpus,
-		  sizeof(j->now.cpuset_cpus));
-	read_text(cpuset, "cpuset.mems", j->wants_mems, j->now.cpuset_mems,
-		  sizeof(j->now.cpuset_mems));
+	j->now.cpu_shares = tell_shares(shares, v2, j->asked.cpu_shares);
+	read_bandwidth(j);
+	read_cpuset(j, "cpuset.cpus", j->wants_cpus, j->now.cpuset_cpus,
+		    sizeof(j->now.cpuset_cpus));
+	read_cpuset(j, "cpuset.mems", j->wants_mems, j->now.cpuset_mems,
+		    sizeof(j->now.cpuset_mems));
 	return 0;
 }
 
