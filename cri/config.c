@@ -4,6 +4,7 @@
 #include "cri/config.h"
 
 #include <cyaml/cyaml.h>
+#include <ctype.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,10 +18,48 @@
 #include "io/base/log.h"
 #include "io/fs.h"
 #include "recovery/keeper.h"
+#include "sandbox/handler.h"
+#include "sandbox/sandboxer.h"
+
+/* Of items in one list. */
+#define LIST_MAX 256
 
 struct file {
 	char *root, *state, *listen, *log_level, *log_full;
 	uint32_t *pipe_size;
+	char **cdi_dirs;
+	struct config_rlimit *rlimits;
+	struct config_handler *handlers;
+	uint32_t cdi_dirs_count, rlimits_count, handlers_count;
+};
+
+static const cyaml_schema_field_t rlimit_fields[] = {
+	CYAML_FIELD_STRING_PTR("name", CYAML_FLAG_POINTER, struct config_rlimit, name, 1, 16),
+	CYAML_FIELD_INT("soft", CYAML_FLAG_DEFAULT, struct config_rlimit, soft),
+	CYAML_FIELD_INT("hard", CYAML_FLAG_DEFAULT, struct config_rlimit, hard),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t rlimit_schema = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_rlimit, rlimit_fields),
+};
+
+static const cyaml_schema_field_t handler_fields[] = {
+	CYAML_FIELD_STRING_PTR("name", CYAML_FLAG_POINTER, struct config_handler, name, 1, 63),
+	CYAML_FIELD_STRING_PTR("kind", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER,
+			       struct config_handler, kind, 1, 16),
+	CYAML_FIELD_BOOL("no_new_privs", CYAML_FLAG_OPTIONAL, struct config_handler, no_new_privs),
+	CYAML_FIELD_SEQUENCE("rlimits", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER,
+			     struct config_handler, rlimits, &rlimit_schema, 0, LIST_MAX),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t handler_schema = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_handler, handler_fields),
+};
+
+static const cyaml_schema_value_t dir_schema = {
+	CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char *, 1, 4095),
 };
 
 static const cyaml_schema_field_t file_fields[] = {
@@ -36,6 +75,12 @@ static const cyaml_schema_field_t file_fields[] = {
 			       log_full, 1, 16),
 	CYAML_FIELD_UINT_PTR("pipe_size", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
 			     pipe_size),
+	CYAML_FIELD_SEQUENCE("cdi_dirs", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
+			     cdi_dirs, &dir_schema, 0, LIST_MAX),
+	CYAML_FIELD_SEQUENCE("rlimits", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
+			     rlimits, &rlimit_schema, 0, LIST_MAX),
+	CYAML_FIELD_SEQUENCE("handlers", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
+			     handlers, &handler_schema, 0, LIST_MAX),
 	CYAML_FIELD_END,
 };
 
@@ -96,18 +141,21 @@ static void take(char **to, char **from)
 	*to = xstrdup(*from);
 }
 
+static const cyaml_config_t file_config = {
+	.mem_fn = cyaml_mem,
+	.log_level = CYAML_LOG_WARNING,
+};
+
 static int read_file(const char *path, struct config *config, struct error *err)
 {
 	struct buf problem CLEANUP(buf_done) = {0};
-	cyaml_config_t how = {
-		.log_fn = keep_line,
-		.log_ctx = &problem,
-		.mem_fn = cyaml_mem,
-		.log_level = CYAML_LOG_WARNING,
-	};
+	cyaml_config_t how = file_config;
 	struct file *file = NULL;
-	cyaml_err_t r = cyaml_load_file(path, &how, &file_schema, (cyaml_data_t **)&file, NULL);
+	cyaml_err_t r;
 
+	how.log_fn = keep_line;
+	how.log_ctx = &problem;
+	r = cyaml_load_file(path, &how, &file_schema, (cyaml_data_t **)&file, NULL);
 	if (r != CYAML_OK)
 		return refuse_file(path, r, &problem, err);
 	take(&config->root, &file->root);
@@ -117,7 +165,13 @@ static int read_file(const char *path, struct config *config, struct error *err)
 	take(&config->log_full, &file->log_full);
 	if (!config->pipe_size && file->pipe_size)
 		config->pipe_size = *file->pipe_size;
-	cyaml_free(&how, &file_schema, file, 0);
+	config->cdi_dirs = file->cdi_dirs;
+	config->cdi_dirs_count = file->cdi_dirs_count;
+	config->rlimits = file->rlimits;
+	config->rlimits_count = file->rlimits_count;
+	config->handlers = file->handlers;
+	config->handlers_count = file->handlers_count;
+	config->file = file;
 	return 0;
 }
 
@@ -158,7 +212,8 @@ const char *config_usage(void)
 	       "  --listen SOCKET      CRI socket (STATE/crisp.sock)\n"
 	       "  --config FILE        YAML with the keys root, state, listen, log_level, "
 	       "log_full, "
-	       "pipe_size\n"
+	       "pipe_size,\n"
+	       "                       cdi_dirs, rlimits, handlers\n"
 	       "  --log-level LEVEL    debug, info (default), warning, error\n"
 	       "  --log-full drop|block  what a container's output does when its log can't be "
 	       "written:\n"
@@ -256,6 +311,63 @@ static int make_absolute(char **path, struct error *err)
 	return 0;
 }
 
+static int check_rlimits(const char *where, const struct config_rlimit *limits, uint32_t count,
+			 struct error *err)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		const struct config_rlimit *l = &limits[i];
+
+		if (rlimit_find(l->name) < 0)
+			return error_set(err, ERR_INVALID,
+					 "%s rlimits: there is no %s; use a name such as nofile",
+					 where, l->name);
+		/* −1 is none, so more than any */
+		if (l->soft < -1 || l->hard < -1 || (uint64_t)l->soft > (uint64_t)l->hard)
+			return error_set(
+				err, ERR_INVALID,
+				"%s rlimits: %s is %lld, above its hard limit %lld; use -1 "
+				"for none",
+				where, l->name, (long long)l->soft, (long long)l->hard);
+		for (uint32_t k = 0; k < i; k++)
+			if (!strcmp(limits[k].name, l->name))
+				return error_set(err, ERR_INVALID, "%s rlimits: %s is there twice",
+						 where, l->name);
+	}
+	return 0;
+}
+
+/* As the names of the API's objects are. */
+static bool is_handler_name(const char *name)
+{
+	for (const char *p = name; *p; p++)
+		if (!islower((unsigned char)*p) && !isdigit((unsigned char)*p) &&
+		    (!strchr("-.", *p) || p == name || !p[1]))
+			return false;
+	return true;
+}
+
+static int check_handlers(const struct config *config, struct error *err)
+{
+	for (uint32_t i = 0; i < config->handlers_count; i++) {
+		const struct config_handler *h = &config->handlers[i];
+		char where[128];
+
+		snprintf(where, sizeof(where), "configuration handlers: %s", h->name);
+		if (!is_handler_name(h->name))
+			return error_set(err, ERR_INVALID,
+					 "%s: a name has small letters, digits, - and . only",
+					 where);
+		if (!sandboxer_find(h->kind ? h->kind : "linux"))
+			return error_set(err, ERR_INVALID, "%s: this build has no kind %s", where,
+					 h->kind);
+		for (uint32_t k = 0; k < i; k++)
+			if (!strcmp(config->handlers[k].name, h->name))
+				return error_set(err, ERR_INVALID, "%s: it is there twice", where);
+		TRY(check_rlimits(where, h->rlimits, h->rlimits_count, err));
+	}
+	return 0;
+}
+
 static int complete(struct config *config, struct error *err)
 {
 	if (!config->root)
@@ -283,7 +395,13 @@ static int complete(struct config *config, struct error *err)
 	if (config->pipe_size < 4096 || config->pipe_size > 1 << 20)
 		return error_set(err, ERR_INVALID, "pipe size %u: must be 4096 to 1048576 bytes",
 				 config->pipe_size);
-	return 0;
+	for (uint32_t i = 0; i < config->cdi_dirs_count; i++)
+		if (config->cdi_dirs[i][0] != '/')
+			return error_set(err, ERR_INVALID,
+					 "configuration cdi_dirs: %s is not absolute",
+					 config->cdi_dirs[i]);
+	TRY(check_rlimits("configuration", config->rlimits, config->rlimits_count, err));
+	return check_handlers(config, err);
 }
 
 int config_load(int argc, char **argv, struct config *config, struct error *err)
@@ -316,5 +434,6 @@ void config_done(struct config *config)
 	free(config->listen);
 	free(config->log_level);
 	free(config->log_full);
+	cyaml_free(&file_config, &file_schema, config->file, 0);
 	*config = (struct config){0};
 }

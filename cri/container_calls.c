@@ -77,6 +77,7 @@ int cri_create_container(struct task *t, struct call *c, const void *message)
 	TRY(resolve_images(t, n, request->config));
 	name = n->front->container_name(request->config);
 	canonical_pack(&request->config->base, &bytes);
+	TRY(translate_cdi_devices(t->arena, request->config, &r.cdi_devices, &t->err));
 	r.name = name;
 	r.image = request->config->image->image;
 	r.config = bytes.data;

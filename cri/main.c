@@ -29,6 +29,7 @@
 #include "recovery/fdstore.h"
 #include "recovery/keeper.h"
 #include "recovery/pin.h"
+#include "sandbox/cdi.h"
 #include "sandbox/node.h"
 #include "store/db.h"
 
@@ -79,13 +80,20 @@ static int make_dirs(struct node *n, struct error *err)
 
 static int open_node(struct node *n, const struct config *config, struct error *err)
 {
+	static const char *default_cdi_dirs[] = {CDI_DIRS};
 	const struct sandboxer *kind = sandboxer_find("linux");
+	struct handler *handlers;
 
 	n->front = &cri_front_end;
 	n->root_dir = config->root;
 	n->state_dir = config->state;
 	n->pipe_size = config->pipe_size;
 	n->log_blocks = !strcmp(config->log_full, "block");
+	n->cdi_dirs = config->cdi_dirs ? (struct string_list){(const char **)config->cdi_dirs,
+							      config->cdi_dirs_count}
+				       : (struct string_list){default_cdi_dirs, 2};
+	n->handler_count = config_handlers(config, &handlers);
+	n->handlers = handlers;
 	TRY(make_dirs(n, err));
 	n->store = store_open(n->loop, n->root_dir, err);
 	if (!n->store)

@@ -90,18 +90,18 @@ static Runtime__V1__RuntimeCondition *condition(struct arena *arena, const char 
 	return c;
 }
 
-/* The handlers that RunPodSandbox accepts: the default one, and the kind by its own name. */
-static void add_handlers(struct arena *arena, Runtime__V1__StatusResponse *reply)
+/* Those that RunPodSandbox accepts. */
+static void add_handlers(struct arena *arena, const struct node *n,
+			 Runtime__V1__StatusResponse *reply)
 {
-	static const char *const names[] = {"", "linux"};
-
-	reply->runtime_handlers = arena_new_array(arena, Runtime__V1__RuntimeHandler *, 2);
-	for (size_t i = 0; i < 2; i++) {
-		const struct sandboxer *kind = sandboxer_find("linux");
+	reply->runtime_handlers =
+		arena_new_array(arena, Runtime__V1__RuntimeHandler *, n->handler_count);
+	for (size_t i = 0; i < n->handler_count; i++) {
+		const struct sandboxer *kind = n->handlers[i].kind;
 		Runtime__V1__RuntimeHandler *h = REPLY(arena, Runtime__V1__RuntimeHandler,
 						       RUNTIME__V1__RUNTIME_HANDLER__INIT);
 
-		h->name = text(names[i]);
+		h->name = text(n->handlers[i].name);
 		h->features = REPLY(arena, Runtime__V1__RuntimeHandlerFeatures,
 				    RUNTIME__V1__RUNTIME_HANDLER_FEATURES__INIT);
 		h->features->recursive_read_only_mounts = kind->features.recursive_readonly_mounts;
@@ -172,7 +172,7 @@ int cri_status(struct task *t, struct call *c, const void *message)
 		sandboxer_find("linux")->features.supplemental_groups_policy;
 	features.mount_options = sandboxer_find("linux")->features.mount_options;
 	reply.features = &features;
-	add_handlers(t->arena, &reply);
+	add_handlers(t->arena, call_data(c), &reply);
 	if (request->verbose) {
 		reply.info = arena_new_array(t->arena, Runtime__V1__StatusResponse__InfoEntry *, 2);
 		add_info(t->arena, &reply, "config", config_json(t, call_data(c)));

@@ -59,6 +59,11 @@ static inline bool translate_has_image(const Runtime__V1__Mount *m)
 	return m->image && *m->image->image;
 }
 
+/* translate_cdi.c: the CDI devices that the container asks for, by CDI_devices and by annotations
+ * cdi.k8s.io/…; each name is checked. The strings are the configuration's or the arena's. */
+int translate_cdi_devices(struct arena *arena, const Runtime__V1__ContainerConfig *config,
+			  struct string_list *ret, struct error *err);
+
 static inline Runtime__V1__PodSandboxConfig *sandbox_config(const struct sandbox *sb)
 {
 	return sb->config;

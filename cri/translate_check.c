@@ -191,8 +191,6 @@ int translate_check_container(const ContainerConfig *config, struct error *err)
 	TRY(translate_check_known(&config->base, "config", err));
 	if (config->windows)
 		return error_set(err, ERR_INVALID, "config.windows: this node runs Linux");
-	if (config->n_cdi_devices)
-		return refuse_field(err, "config.CDI_devices");
 	for (size_t i = 0; i < config->n_mounts; i++)
 		TRY(check_mount(config->mounts[i], err));
 	if (config->linux && config->linux->resources) {

@@ -15,6 +15,7 @@
 #include "io/base/log.h"
 #include "io/fs.h"
 #include "io/offload.h"
+#include "sandbox/cdi.h"
 #include "store/containers.h"
 
 /* Why CRI clients see a container as ended; the kubelet passes these on as they are. */
@@ -72,6 +73,7 @@ int container_make_spec(struct arena *arena, struct container *c, struct contain
 			struct error *err)
 {
 	const struct image *image = image_of(c);
+	const struct handler *handler = node_handler(c->node, c->sandbox->handler);
 
 	ret->id = c->id;
 	ret->sandbox_id = c->sandbox->id;
@@ -79,6 +81,10 @@ int container_make_spec(struct arena *arena, struct container *c, struct contain
 	ret->work = arena_printf(arena, "%s/work", c->root_dir);
 	c->is_partial = !image;
 	TRY(c->node->front->container_spec(arena, c, image, ret, err));
+	if (c->edits.length && image)
+		TRY(cdi_apply(arena, c->edits.data, c->edits.length, ret, err));
+	if (handler)
+		handler_apply(handler, ret);
 	c->stop_signal = ret->stop_signal;
 	c->has_tty = ret->has_tty;
 	c->has_stdin = ret->has_stdin;
@@ -268,13 +274,16 @@ static int create_in(struct task *t, struct sandbox *sb, const struct container_
 		     const char *key, char *ret_id)
 {
 	struct container *c cleanup_container = NULL;
+	struct buf edits CLEANUP(buf_done) = {0};
 	int r;
 
 	if (sb->state != SANDBOX_READY)
 		return error_set(&t->err, ERR_PRECONDITION,
 				 "sandbox %s is not ready: nothing can be created in it", sb->id);
 	TRY(sandbox_check_handle(sb, &t->err));
+	TRY(cdi_find_edits(t, sb->node, &request->cdi_devices, &edits));
 	TRY(begin(t, sb, request, key, &c));
+	buf_append(&c->edits, edits.data, edits.length);
 	r = container_insert(t, c);
 	if (r == 0)
 		r = prepare(t, c);

@@ -204,6 +204,7 @@ static void fill_container(struct container *c, const struct container_row *row)
 	c->exit_code = row->exit_code;
 	c->reason = xstrdup_null(row->reason);
 	c->message = xstrdup_null(row->message);
+	buf_append(&c->edits, row->edits, row->edits_size);
 	if (row->log_path && row->log_path[0] == '/')
 		c->log_path = xstrdup(row->log_path);
 	c->image_id = xstrdup(row->image_id ? row->image_id : "");

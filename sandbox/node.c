@@ -7,6 +7,7 @@
 #include "sandbox/priv.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "io/base/alloc.h"
 #include "io/base/fault.h"
@@ -18,9 +19,22 @@
 #define SIDE_BY_SIDE 16
 #define STUCK_MS 1000
 
+const struct handler *node_handler(const struct node *n, const char *name)
+{
+	for (size_t i = 0; i < n->handler_count; i++)
+		if (!strcmp(n->handlers[i].name, name))
+			return &n->handlers[i];
+	return NULL;
+}
+
 const struct sandboxer *node_kind(const struct node *n, const char *handler)
 {
-	return sandboxer_find(*handler ? handler : "linux");
+	const struct handler *h = node_handler(n, handler);
+
+	if (h)
+		return h->kind;
+	/* nothing is configured where nobody runs pods (crisp fsck) */
+	return n->handler_count || *handler ? NULL : sandboxer_find("linux");
 }
 
 void node_set_env(struct node *n)

@@ -21,6 +21,7 @@
 #include "io/base/map.h"
 #include "io/container_io.h"
 #include "io/task.h"
+#include "sandbox/handler.h"
 #include "sandbox/sandboxer.h"
 #include "store/image/image.h"
 
@@ -87,6 +88,7 @@ struct container {
 	struct buf config_bytes;
 	void *config;
 	struct limits limits; /* durable */
+	struct buf edits;     /* what its CDI devices mean (cdi.h); stored, empty: it has none */
 	void *handle;
 	struct container_io *io; /* NULL when nothing is to be logged (any more) */
 	int stdin_fd;		 /* our end of its stdin, −1 */
@@ -195,6 +197,9 @@ struct node {
 	/* ROOT/containers, STATE/run/containers, STATE/run/sandboxes: a directory for each object
 	 */
 	int roots_fd, states_fd, sandboxes_fd;
+	struct string_list cdi_dirs;	/* later ones win */
+	const struct handler *handlers; /* the first is the default one */
+	size_t handler_count;
 	size_t pipe_size; /* of a container's stdout and stderr, bytes */
 	bool log_blocks;  /* a container whose log can't be written waits, and loses nothing */
 	struct map sandboxes, containers;
@@ -282,7 +287,8 @@ struct container_request {
 	const char *sandbox_id;
 	const char *name; /* unique within the sandbox */
 	const char *image;
-	const char *log_path; /* absolute or NULL */
+	const char *log_path;		/* absolute or NULL */
+	struct string_list cdi_devices; /* checked names */
 	const void *config;
 	size_t config_size;
 };

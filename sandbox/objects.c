@@ -124,6 +124,7 @@ void container_unref(struct container *c)
 	free(c->image_ref);
 	free(c->reason);
 	free(c->message);
+	buf_done(&c->edits);
 	sandbox_unref(c->sandbox);
 	free(c);
 }
@@ -376,6 +377,8 @@ static void add_row(struct store_batch *batch, struct container *c, enum contain
 		.resources_size = c->limits.bytes.length,
 		.next_resources = c->limits.next.data,
 		.next_resources_size = c->limits.next.length,
+		.edits = c->edits.data,
+		.edits_size = c->edits.length,
 		.image_id = c->image_id,
 		.image_ref = c->image_ref,
 		.log_path = c->log_path,

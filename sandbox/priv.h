@@ -44,6 +44,8 @@ void limits_done(struct limits *l, const struct limits_front *front);
 void container_write_later(struct container *c);
 
 /* The sandboxer of a RuntimeClass handler, or NULL. */
+/* NULL when it is not configured (any more). */
+const struct handler *node_handler(const struct node *n, const char *name);
 const struct sandboxer *node_kind(const struct node *n, const char *handler);
 
 /* 64 lower hex digits, as every id that we gave: nothing else may become a path. */
@@ -85,6 +87,9 @@ int container_make_spec(struct arena *arena, struct container *c, struct contain
 /* profile.c: appends the text of the host's seccomp profile that its configuration names, if it
  * does. ERR_INVALID for one that can't be had. */
 int container_read_profile(struct task *t, const struct container *c, struct buf *ret);
+/* cdi_job.c: what the devices mean by the files that are there now (cdi.h); nothing for none. */
+int cdi_find_edits(struct task *t, const struct node *n, const struct string_list *names,
+		   struct buf *ret);
 /* A start of the pump that goes on beside its caller. */
 struct pump_start {
 	struct container *container;

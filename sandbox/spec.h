@@ -96,6 +96,10 @@ struct device_spec {
 	mode_t mode;
 	uid_t uid;
 	gid_t gid;
+	/* what the host's node has to be; 0 and false: any */
+	char type; /* 'b' or 'c' */
+	bool has_number;
+	dev_t number;
 };
 
 struct rlimit_spec {

@@ -6,8 +6,8 @@
 static const char container_put_sql[] =
 	"INSERT INTO containers (id, sandbox_id, state, config, record, image_id, "
 	"image_ref, user_image, created_at, started_at, finished_at, exit_code, "
-	"exit_known, reason, message, log_path, pid, uid, gid, resources, next_resources) "
-	"VALUES (?, ?, ?, ?, ?, "
+	"exit_known, reason, message, log_path, pid, uid, gid, resources, next_resources, "
+	"edits) VALUES (?, ?, ?, ?, ?, ?, "
 	"?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
 	"sandbox_id = excluded.sandbox_id, state = excluded.state, config = "
 	"excluded.config, record = excluded.record, image_id = excluded.image_id, "
@@ -17,7 +17,7 @@ static const char container_put_sql[] =
 	"excluded.exit_known, reason = excluded.reason, message = excluded.message, "
 	"log_path = excluded.log_path, pid = excluded.pid, uid = excluded.uid, gid = "
 	"excluded.gid, resources = excluded.resources, next_resources = "
-	"excluded.next_resources";
+	"excluded.next_resources, edits = excluded.edits";
 
 static const char delete_intents_sql[] = "DELETE FROM intents WHERE object_id = ?";
 
@@ -36,7 +36,8 @@ static const struct table container_table = {
 		 "SELECT rowid FROM containers ORDER BY rowid"},
 	.sql = "SELECT id, sandbox_id, state, config, record, image_id, image_ref, user_image, "
 	       "created_at, started_at, finished_at, exit_code, exit_known, reason, message, "
-	       "log_path, pid, uid, gid, resources, next_resources FROM containers WHERE rowid = ?",
+	       "log_path, pid, uid, gid, resources, next_resources, edits FROM containers WHERE "
+	       "rowid = ?",
 };
 
 void batch_container_put(struct store_batch *batch, const struct container_row *row)
@@ -64,6 +65,7 @@ void batch_container_put(struct store_batch *batch, const struct container_row *
 	op_int(op, row->gid);
 	op_blob(op, row->resources, row->resources_size);
 	op_blob(op, row->next_resources, row->next_resources_size);
+	op_blob(op, row->edits, row->edits_size);
 }
 
 void batch_container_end_all(struct store_batch *batch, int from, const struct container_row *end)
@@ -134,6 +136,7 @@ static int read_container(void *arg, sqlite3_stmt *columns)
 	row.record = db_blob(columns, 4, &row.record_size);
 	row.resources = db_blob(columns, 19, &row.resources_size);
 	row.next_resources = db_blob(columns, 20, &row.next_resources_size);
+	row.edits = db_blob(columns, 21, &row.edits_size);
 	return e->fn(e->data, &row);
 }
 

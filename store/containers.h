@@ -16,6 +16,8 @@ struct container_row {
 	/* as an update left them, and as one under way shall leave them; NULL: as in config */
 	const void *resources, *next_resources;
 	size_t resources_size, next_resources_size;
+	const void *edits; /* what its CDI devices mean; NULL: it has none */
+	size_t edits_size;
 	const char *image_id;			     /* "sha256:…" of the image's config */
 	const char *image_ref;			     /* what ContainerStatus.image_ref says */
 	const char *user_image;			     /* as the user wrote it */

@@ -165,6 +165,12 @@ static int add_asked(struct device_list *list, const struct device_spec *d, stru
 		return add_directory(list, d, path, access, err);
 	if (!is_device(&st))
 		return refuse(d, "it is no device", err);
+	if ((d->has_number && d->number != st.st_rdev) ||
+	    (d->type && d->type != (S_ISBLK(st.st_mode) ? 'b' : 'c')))
+		return error_set(err, ERR_INVALID,
+				 "device %.200s: the host's is %c %u:%u, not what is asked for",
+				 d->host_path, S_ISBLK(st.st_mode) ? 'b' : 'c', major(st.st_rdev),
+				 minor(st.st_rdev));
 	return add_node(list, d, path, access, &st, err);
 }
 

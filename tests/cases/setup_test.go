@@ -30,11 +30,11 @@ type scene struct {
 }
 
 // newScene has made and removed a pod already, so that whatever is made at first use is there.
-func newScene(t *testing.T) *scene {
+func newScene(t *testing.T, options ...string) *scene {
 	t.Helper()
 	s := &scene{parent: fmt.Sprintf("/crisp-cases-%d", os.Getpid()), dir: t.TempDir()}
 	t.Cleanup(func() { node.RemoveParent(t, s.parent) })
-	s.Server = node.Start(t, node.NeedEnv(t, "CRISPD", "crispd, the server"), "--keep")
+	s.Server = node.Start(t, node.NeedEnv(t, "CRISPD", "crispd, the server"), append(options, "--keep")...)
 	s.Client = s.Server.Client(t)
 	image := filepath.Join(t.TempDir(), "image.tar")
 	if out, err := exec.Command("../../cri/demo-image", image).CombinedOutput(); err != nil {
