@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "io/base/alloc.h"
+#include "io/base/cleanup.h"
+#include "io/base/path.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -85,12 +87,48 @@ static int env_of(struct arena *arena, const struct container *c, const Containe
 	return 0;
 }
 
+/* target is clean. */
 static bool has_mount_at(const ContainerConfig *config, const char *target)
 {
-	for (size_t i = 0; i < config->n_mounts; i++)
-		if (!strcmp(config->mounts[i]->container_path, target))
+	for (size_t i = 0; i < config->n_mounts; i++) {
+		char *path cleanup_free = path_clean(config->mounts[i]->container_path);
+
+		if (!strcmp(path, target))
 			return true;
+	}
 	return false;
+}
+
+/* Those of the image that nothing else is mounted on, with the pod's users. */
+static void volumes_of(struct arena *arena, const struct container *c,
+		       const ContainerConfig *config, const struct image *image,
+		       struct container_spec *ret)
+{
+	const NamespaceOption *ns = sandbox_namespaces(c->sandbox->config);
+	const Runtime__V1__UserNamespace *user = ns ? ns->userns_options : NULL;
+	bool has_users = user && user->mode == NS_NAME(POD);
+
+	for (size_t i = 0; i < image->config.volumes.count; i++) {
+		char *path cleanup_free = path_clean(image->config.volumes.items[i]);
+		struct mount_spec *m = &ret->mounts[ret->mount_count];
+		bool is_taken = has_mount_at(config, path);
+
+		for (size_t k = 0; k < ret->mount_count && !is_taken; k++)
+			is_taken = !strcmp(ret->mounts[k].target, path);
+		if (is_taken)
+			continue;
+		ret->mount_count++;
+		*m = (struct mount_spec){
+			.kind = MOUNT_VOLUME,
+			.source =
+				arena_printf(arena, "%s/" CONTAINER_VOLUMES "/%zu", c->root_dir, i),
+			.target = arena_strdup(arena, path),
+		};
+		if (!has_users)
+			continue;
+		m->uids = translate_id_maps(arena, user->uids, user->n_uids);
+		m->gids = translate_id_maps(arena, user->gids, user->n_gids);
+	}
 }
 
 static bool has_option(const Runtime__V1__Mount *m, const char *name)
@@ -127,11 +165,12 @@ static struct mount_spec mount_of(struct arena *arena, const struct container *c
 }
 
 static void mounts_of(struct arena *arena, const struct container *c, const ContainerConfig *config,
-		      bool is_readonly_root, struct container_spec *ret)
+		      const struct image *image, struct container_spec *ret)
 {
 	static const char *const files[] = {"hostname", "hosts", "resolv.conf"};
 
-	ret->mounts = arena_new_array(arena, struct mount_spec, config->n_mounts + 3);
+	ret->mounts = arena_new_array(arena, struct mount_spec,
+				      config->n_mounts + 3 + image->config.volumes.count);
 	/* the pod's own files, unless the kubelet brings better ones */
 	for (size_t i = 0; i < 3; i++) {
 		const char *target = arena_printf(arena, "/etc/%s", files[i]);
@@ -140,9 +179,10 @@ static void mounts_of(struct arena *arena, const struct container *c, const Cont
 			ret->mounts[ret->mount_count++] = (struct mount_spec){
 				.source = arena_printf(arena, "%s/%s", c->sandbox->dir, files[i]),
 				.target = target,
-				.is_readonly = is_readonly_root,
+				.is_readonly = ret->is_readonly_root,
 			};
 	}
+	volumes_of(arena, c, config, image, ret);
 	for (size_t i = 0; i < config->n_mounts; i++)
 		ret->mounts[ret->mount_count++] = mount_of(arena, c, config->mounts[i]);
 }
@@ -171,7 +211,7 @@ int translate_container(struct arena *arena, const struct container *c, const st
 	TRY(translate_security(arena, config, sandbox_namespaces(c->sandbox->config), image, ret,
 			       err));
 	translate_profiles(arena, c, ret);
-	mounts_of(arena, c, config, ret->is_readonly_root, ret);
+	mounts_of(arena, c, config, image, ret);
 	ret->layers = image->layers;
 	ret->cwd = is_set(config->working_dir) ? config->working_dir
 					       : null_if_empty(image->config.working_dir);

@@ -30,6 +30,8 @@ struct fdstore;
 struct job;
 struct node;
 
+/* In a container's root_dir: a directory for each volume of its image. */
+#define CONTAINER_VOLUMES "volumes"
 #define ID_SIZE 65 /* 64 hex digits and NUL */
 #define SECCOMP_PROFILE_NAME "seccomp.json"
 
@@ -93,8 +95,8 @@ struct container {
 	struct container_io *io; /* NULL when nothing is to be logged (any more) */
 	int stdin_fd;		 /* our end of its stdin, −1 */
 	char *state_dir;	 /* STATE/run/containers/<id>: FIFOs and spools */
-	char *root_dir;		 /* ROOT/containers/<id>: the overlay's upper and work */
-	char *log_path;		 /* absolute; NULL: output is dropped */
+	char *root_dir; /* ROOT/containers/<id>: the overlay's upper and work, CONTAINER_VOLUMES */
+	char *log_path; /* absolute; NULL: output is dropped */
 	char *image_id, *image_ref;
 	int64_t created_at, started_at, finished_at;
 	int exit_code;

@@ -74,12 +74,18 @@ struct sandbox_spec {
 
 enum mount_propagation { PROPAGATION_PRIVATE, PROPAGATION_SLAVE, PROPAGATION_SHARED };
 
-enum mount_kind { MOUNT_BIND, MOUNT_TMPFS, MOUNT_IMAGE };
+enum mount_kind {
+	MOUNT_BIND,
+	MOUNT_TMPFS,
+	MOUNT_IMAGE,
+	MOUNT_VOLUME, /* a directory that is made when the container is, from what its image has */
+};
 
 struct mount_spec {
 	enum mount_kind kind;
-	const char *source;	   /* bind: host path, may be a symlink; image: NULL */
-	const char *target;	   /* in the container, resolved beneath its root */
+	const char *source; /* bind: host path, may be a symlink; volume: the directory, in one that
+			     * goes with the container; else NULL */
+	const char *target; /* in the container, resolved beneath its root */
 	struct string_list layers; /* image: layer directories, lowest first */
 	const char *sub_path;	   /* image: path within it, its links followed within it */
 	const char *options;	   /* tmpfs: mount data such as "size=65536k,mode=1777" */

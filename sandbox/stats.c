@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/statvfs.h>
 
 #include "io/base/alloc.h"
@@ -29,22 +30,42 @@ struct layer_job {
 	struct job job;
 	struct container *container; /* a reference, given up on the loop */
 	int roots_fd;
-	char *path; /* beneath roots_fd */
+	char *id; /* the container's */
 	int64_t ended;
 	struct layer_usage found;
 };
+
+/* What the container writes into volumes of its own counts as well. */
+static int add_volumes(struct layer_job *j, struct error *err)
+{
+	cleanup_free char *path = xasprintf("%s/" CONTAINER_VOLUMES, j->id);
+	int r = fs_openat2(j->roots_fd, path, O_RDONLY | O_DIRECTORY, 0, RESOLVE_BENEATH);
+	cleanup_close int dir = r;
+	uint64_t bytes, inodes;
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return error_errno(err, -r, "open %s", path);
+	TRY(fs_usage(dir, &bytes, &inodes, err));
+	j->found.bytes += bytes;
+	j->found.inodes += inodes;
+	return 0;
+}
 
 static int measure_layer(struct job *job, struct error *err)
 {
 	struct layer_job *j = container_of(job, struct layer_job, job);
 	cleanup_close int dir = -1;
+	cleanup_free char *path = xasprintf("%s/upper", j->id);
 	struct statvfs fs;
 
 	j->found.at = realtime_ns();
-	TRY(fs_open_beneath(j->roots_fd, j->path, O_RDONLY | O_DIRECTORY, 0, &dir, err));
+	TRY(fs_open_beneath(j->roots_fd, path, O_RDONLY | O_DIRECTORY, 0, &dir, err));
 	TRY(fs_usage(dir, &j->found.bytes, &j->found.inodes, err));
+	TRY(add_volumes(j, err));
 	if (fstatvfs(dir, &fs) < 0)
-		return error_errno(err, errno, "statvfs %s", j->path);
+		return error_errno(err, errno, "statvfs %s", path);
 	j->found.fs_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
 	j->found.fs_inodes = fs.f_files;
 	j->found.fs_inodes_free = fs.f_ffree;
@@ -69,7 +90,7 @@ static void free_layer_job(struct job *job)
 {
 	struct layer_job *j = container_of(job, struct layer_job, job);
 
-	free(j->path);
+	free(j->id);
 	free(j);
 }
 
@@ -93,7 +114,7 @@ static void begin_layer(struct task *t, struct container *c)
 	j->job.finished = layer_measured;
 	j->container = container_ref(c);
 	j->roots_fd = c->node->roots_fd;
-	j->path = xasprintf("%s/upper", c->id);
+	j->id = xstrdup(c->id);
 	c->layer_job = &j->job;
 	offload_start(t, NULL, &j->job);
 	job_unref(&j->job);

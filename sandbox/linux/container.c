@@ -16,11 +16,11 @@
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 #include "io/base/clock.h"
+#include "io/base/path.h"
 #include "io/fs.h"
 #include "recovery/exit_status.h"
 #include "sandbox/linux/init/protocol.h"
 #include "sandbox/linux/kind.h"
-#include "sandbox/linux/mounts.h"
 #include "sandbox/linux/devices.h"
 #include "sandbox/linux/mounts.h"
 #include "sandbox/linux/ns.h"
@@ -28,9 +28,12 @@
 #include "sandbox/linux/overlay.h"
 #include "sandbox/linux/spec_copy.h"
 #include "sandbox/linux/users.h"
+#include "sandbox/linux/volume.h"
 
 /* What a helper without a server may take to end. */
 #define HELPER_END_MS 5000
+/* Of one image. */
+#define VOLUMES_MAX 128
 /* Jobs of one sandbox that hang. */
 #define LEFT_MAX 16
 
@@ -96,6 +99,33 @@ void linux_container_forget(void *container)
 	linux_container_unref(c);
 }
 
+/* What is made for every container can't be what an image brings (CVE-2019-16884). */
+static int check_volumes(const struct container_spec *spec, struct error *err)
+{
+	static const char *const ours[] = {"/", "/dev", "/proc", "/sys"};
+	size_t count = 0;
+
+	for (size_t i = 0; i < spec->mount_count; i++) {
+		cleanup_free char *target = path_clean(spec->mounts[i].target ?: "");
+		bool is_bad = strncmp(target, "/proc/", 6) == 0;
+
+		if (spec->mounts[i].kind != MOUNT_VOLUME)
+			continue;
+		for (size_t k = 0; k < sizeof(ours) / sizeof(ours[0]); k++)
+			is_bad = is_bad || strcmp(target, ours[k]) == 0;
+		if (is_bad)
+			return error_set(err, ERR_INVALID,
+					 "volume %s of the image: it would hide what every "
+					 "container has there; use an image without it",
+					 spec->mounts[i].target);
+		if (++count > VOLUMES_MAX)
+			return error_set(err, ERR_INVALID,
+					 "the image has more than %d volumes; use another one",
+					 VOLUMES_MAX);
+	}
+	return 0;
+}
+
 static int check_spec(const struct linux_sandbox *s, const struct container_spec *spec,
 		      struct error *err)
 {
@@ -110,6 +140,7 @@ static int check_spec(const struct linux_sandbox *s, const struct container_spec
 	if (spec->cwd && *spec->cwd && spec->cwd[0] != '/')
 		return error_set(err, ERR_INVALID, "working directory %s: it must be absolute",
 				 spec->cwd);
+	TRY(check_volumes(spec, err));
 	if (spec->pid == NS_POD && s->spec.pid != NS_POD)
 		return error_set(err, ERR_INVALID,
 				 "container wants the pod's pid namespace, but the pod has none");
@@ -289,6 +320,65 @@ int linux_container_need_filter(struct task *t, struct linux_container *c)
 	return 0;
 }
 
+/* Makes the volumes of its image; has all that it uses. */
+struct volumes_job {
+	struct job job;
+	struct linux_container *container;
+	atomic_bool is_given_up;
+};
+
+static int run_volumes(struct job *job, struct error *err)
+{
+	struct volumes_job *j = container_of(job, struct volumes_job, job);
+	const struct container_spec *spec = &j->container->spec;
+	cleanup_close int root = -1;
+
+	TRY(overlay_open_layers(&spec->layers, &root, err));
+	for (size_t i = 0; i < spec->mount_count; i++)
+		if (spec->mounts[i].kind == MOUNT_VOLUME)
+			TRY(volume_make(root, spec->mounts[i].target, spec->mounts[i].source,
+					&j->is_given_up, err));
+	return 0;
+}
+
+static void free_volumes(struct job *job)
+{
+	struct volumes_job *j = container_of(job, struct volumes_job, job);
+
+	linux_container_unref(j->container);
+	free(j);
+}
+
+/* The job ends with this call, or it would make again what a teardown removes. */
+static int make_volumes(struct task *t, struct linux_container *c)
+{
+	struct volumes_job *j = xnew(struct volumes_job);
+	struct error why;
+	int r;
+
+	job_init(&j->job, run_volumes, free_volumes);
+	j->container = linux_container_ref(c);
+	atomic_init(&j->is_given_up, false);
+	offload_start(t, NULL, &j->job);
+	r = offload_wait(t, &j->job);
+	if (!j->job.done.is_set) {
+		why = t->err;
+		atomic_store(&j->is_given_up, true);
+		(void)offload_finish(t, &j->job);
+		error_copy(&t->err, &why);
+	}
+	job_unref(&j->job);
+	return r;
+}
+
+static bool has_volumes(const struct container_spec *spec)
+{
+	for (size_t i = 0; i < spec->mount_count; i++)
+		if (spec->mounts[i].kind == MOUNT_VOLUME)
+			return true;
+	return false;
+}
+
 static int prepare(struct task *t, struct linux_container *c)
 {
 	struct device_list devices CLEANUP(device_list_done) = {0};
@@ -296,6 +386,10 @@ static int prepare(struct task *t, struct linux_container *c)
 	task_stage(t, "looking up its user and devices");
 	TRY(look_up(t, c, &devices));
 	TRY(check_mapped(&c->sandbox->spec, &c->user, &t->err));
+	if (has_volumes(&c->spec)) {
+		task_stage(t, "copying its image's volumes");
+		TRY(make_volumes(t, c));
+	}
 	task_stage(t, "compiling its seccomp filter");
 	TRY(linux_container_need_filter(t, c));
 	linux_score_note(c->spec.resources.oom_score_adj);

@@ -16,6 +16,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/base/path.h"
 #include "sandbox/linux/caps.h"
 #include "sandbox/linux/cgroup_priv.h"
 #include "sandbox/linux/devices.h"
@@ -120,30 +121,6 @@ static int add_root(struct plan_builder *b, const struct linux_container *c,
 	return r;
 }
 
-/* Without ".", ".." and double slashes, as if nothing were a link; from "/" on. */
-static char *clean_path(const char *path)
-{
-	char *clean = xmalloc(strlen(path) + 2), *end = clean;
-
-	while (*path) {
-		size_t n = strcspn(path, "/");
-
-		if (n == 2 && path[0] == '.' && path[1] == '.') {
-			while (end > clean && *--end != '/')
-				;
-		} else if (n && !(n == 1 && path[0] == '.')) {
-			*end++ = '/';
-			memcpy(end, path, n);
-			end += n;
-		}
-		path += n + strspn(path + n, "/");
-	}
-	if (end == clean)
-		*end++ = '/';
-	*end = 0;
-	return clean;
-}
-
 static int depth_of(const char *path)
 {
 	int depth = 0;
@@ -180,7 +157,7 @@ static int add_mount(struct plan_builder *b, const struct linux_container *c,
 	if (!m->target || m->target[0] != '/')
 		return error_set(err, ERR_INVALID, "mount target %s: it must be an absolute path",
 				 m->target ?: "(none)");
-	target = clean_path(m->target);
+	target = path_clean(m->target);
 	if (strcmp(target, "/") == 0)
 		return error_set(err, ERR_INVALID, "mount target %s: it is the root", m->target);
 	TRY(user_fd_of(c, m, pod, &user, err));
@@ -203,7 +180,7 @@ static size_t *mount_order(const struct container_spec *spec)
 	int *depths = xcalloc(spec->mount_count + 1, sizeof(*depths));
 
 	for (size_t i = 0; i < spec->mount_count; i++) {
-		cleanup_free char *target = clean_path(spec->mounts[i].target ?: "");
+		cleanup_free char *target = path_clean(spec->mounts[i].target ?: "");
 		size_t at = i;
 
 		depths[i] = depth_of(target);

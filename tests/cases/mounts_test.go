@@ -3,6 +3,7 @@
 package cases
 
 import (
+	"archive/tar"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +30,11 @@ func TestMounts(t *testing.T) {
 		{"image volume is refused by name", mountImageRefused},
 		{"image volume belongs to the pod's users", mountImageMapped},
 		{"mount options hold", mountOptions},
+		{"image's volume has what the image has there", volumeCopy},
+		{"image's volume belongs to the pod's users", volumeMapped},
+		{"kubelet's mount wins over the image's volume", volumeReplaced},
+		{"CVE-2022-23648 image's volume stays inside", volumeInside},
+		{"CVE-2019-16884 image's volume over procfs is refused", volumeRefused},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
@@ -186,6 +192,153 @@ func mountImageMapped(t *testing.T, s *scene) {
 	s.removeImage(t, one)
 	s.removeImage(t, two)
 	s.end(t, p)
+}
+
+const volumeImage = "example.com/volume:1"
+
+// importVolume makes an image that declares volumes, on busybox.
+func (s *scene) importVolume(t *testing.T, paths []string, entries ...node.Entry) {
+	t.Helper()
+	volumes := map[string]any{}
+	for _, path := range paths {
+		volumes[path] = map[string]any{}
+	}
+	s.ImportImage(t, volumeImage, map[string]any{"Volumes": volumes}, append(node.Busybox(t),
+		node.Link("bin/cat", "busybox"), node.Link("bin/ls", "busybox"), node.Link("bin/stat", "busybox"),
+		node.Link("bin/sleep", "busybox"), node.Link("bin/grep", "busybox"), node.Link("bin/readlink", "busybox")), entries)
+}
+
+func (s *scene) volumeDirs(t *testing.T, p *node.Pod) string {
+	t.Helper()
+	return filepath.Join(s.Dir, "root", "containers", p.Container, "volumes")
+}
+
+func volumeCopy(t *testing.T, s *scene) {
+	labelled := node.File("data/labelled", 0o600, "x")
+	labelled.PAXRecords = map[string]string{"SCHILY.xattr.user.note": "kept"}
+	same := node.Entry{Header: tar.Header{Name: "data/same", Typeflag: tar.TypeLink, Linkname: "data/inner/file"}}
+	device := node.Entry{Header: tar.Header{Name: "data/null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3, Mode: 0o666}}
+	fifo := node.Entry{Header: tar.Header{Name: "data/fifo", Typeflag: tar.TypeFifo, Mode: 0o622}}
+	old := node.Dir("data/inner", 0o750).Owned(5, 6)
+	old.ModTime = time.Unix(1_000_000_000, 0)
+	s.importVolume(t, []string{"/data", "/new", "/data/../data/"}, node.Dir("data", 0o1777).Owned(3, 4), old,
+		node.File("data/inner/file", 0o4755, "content").Owned(7, 8), same, labelled, device, fifo,
+		node.Link("data/out", "/etc/passwd"), node.Link("data/up", "../../../../etc"))
+	p := s.pod("volume")
+	p.Tune = func(c *cri.ContainerConfig) { c.Linux.SecurityContext.ReadonlyRootfs = true }
+	must(t, p.Up(volumeImage, "/bin/sleep", "1000"))
+	s.lines(t, p, "stat -c '%n %u:%g %a %h' /data /data/inner /data/inner/file /new; stat -c %Y /data/inner; stat -c '%F %t:%T %a' /data/null /data/fifo",
+		"/data 3:4 1777 3", "/data/inner 5:6 750 2", "/data/inner/file 7:8 4755 2", "/new 0:0 755 2", "1000000000",
+		"character special file 1:3 666", "fifo 0:0 622")
+	s.lines(t, p, "[ /data/same -ef /data/inner/file ] && cat /data/same; echo; readlink /data/out; readlink /data/up; grep -c ' /data ' /proc/mounts",
+		"content", "/etc/passwd", "../../../../etc", "1")
+	value := make([]byte, 16)
+	n, err := unix.Getxattr(filepath.Join(s.volumeDirs(t, p), "0", "labelled"), "user.note", value)
+	if err != nil || string(value[:n]) != "kept" {
+		t.Errorf("extended attribute %q, %v", value, err)
+	}
+	// writable in spite of the root, counted, and the same after an exec and a restart
+	before := s.layerBytes(t, p)
+	s.output(t, p, "dd if=/dev/zero of=/data/big bs=1M count=8 2>/dev/null || busybox dd if=/dev/zero of=/data/big bs=1M count=8 2>/dev/null")
+	s.Kill(t)
+	s.lines(t, p, "stat -c %s /data/big", "8388608")
+	if grown := s.layerBytes(t, p) - before; grown < 8<<20 || grown > 9<<20 {
+		t.Errorf("8 MiB in a volume make the layer %d bytes larger", grown)
+	}
+	must(t, p.Remove())
+	s.removeImage(t, volumeImage)
+	s.end(t)
+}
+
+// layerBytes is what the writable layer takes, measured now.
+func (s *scene) layerBytes(t *testing.T, p *node.Pod) uint64 {
+	t.Helper()
+	r, err := node.Call(s.Runtime.ContainerStats, &cri.ContainerStatsRequest{ContainerId: p.Container})
+	must(t, err)
+	return r.Stats.WritableLayer.UsedBytes.Value
+}
+
+func volumeMapped(t *testing.T, s *scene) {
+	s.importVolume(t, []string{"/data"}, node.Dir("data", 0o700), node.File("data/file", 0o600, "mine").Owned(7, 8))
+	p := s.pod("volume-mapped")
+	inUserNamespace(p, 1<<20)
+	must(t, p.Up(volumeImage, "/bin/sleep", "1000"))
+	s.lines(t, p, "stat -c '%u:%g' /data /data/file; cat /data/file; echo x >/data/new && stat -c '%u:%g' /data/new", "0:0", "7:8", "mine0:0")
+	must(t, p.Remove())
+	s.removeImage(t, volumeImage)
+	s.end(t)
+}
+
+func volumeReplaced(t *testing.T, s *scene) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("kubelet"), 0o644))
+	s.importVolume(t, []string{"/data", "/proc"}, node.Dir("data", 0o755), node.File("data/file", 0o644, "image"))
+	p := s.pod("volume-replaced")
+	p.Tune = mounts(&cri.Mount{HostPath: dir, ContainerPath: "//data/./x/../"}, &cri.Mount{HostPath: dir, ContainerPath: "/proc"})
+	must(t, p.Run())
+	must(t, p.Create(volumeImage, "/bin/sleep", "1000"))
+	if _, err := os.Stat(s.volumeDirs(t, p)); !os.IsNotExist(err) {
+		t.Errorf("a volume was made: %v", err)
+	}
+	// what the kubelet mounts over procfs is no better
+	refused(t, p.Start(), codes.InvalidArgument, "/proc")
+	must(t, p.RemoveContainer())
+	s.removeImage(t, volumeImage)
+	s.importVolume(t, []string{"/data"}, node.Dir("data", 0o755), node.File("data/file", 0o644, "image"))
+	p.Tune = mounts(&cri.Mount{HostPath: dir, ContainerPath: "//data/./x/../"})
+	must(t, p.Create(volumeImage, "/bin/sleep", "1000"))
+	must(t, p.Start())
+	s.lines(t, p, "cat /data/file", "kubelet")
+	must(t, p.Remove())
+	s.removeImage(t, volumeImage)
+	s.end(t)
+}
+
+// volumeInside: paths that would lead out of the image, into a directory of the node.
+func volumeInside(t *testing.T, s *scene) {
+	secret := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(secret, "secret"), []byte("secret"), 0o600))
+	up := "/../../../../../.." + secret
+	s.importVolume(t, []string{up, "/link", "/relative", "/deep/link/x"}, node.Link("link", secret), node.Link("relative", ".."+up),
+		node.Dir("deep", 0o755), node.Link("deep/link", ".."+up))
+	p := s.pod("volume-inside")
+	must(t, p.Up(volumeImage, "/bin/sleep", "1000"))
+	s.lines(t, p, "ls -A "+up+" /link/ /relative/ /deep/link/ | grep -c secret$; cat "+secret+"/secret /link/secret /deep/link/secret 2>&1 | grep -vc 'No such file'; true", "0", "0")
+	found, err := filepath.Glob(filepath.Join(s.volumeDirs(t, p), "*", "secret"))
+	if err != nil || len(found) > 0 {
+		t.Errorf("copied: %v, %v", found, err)
+	}
+	must(t, p.Remove())
+	if found, _ := os.ReadDir(secret); len(found) != 1 {
+		t.Errorf("in the node's directory is %v", found)
+	}
+	s.removeImage(t, volumeImage)
+	s.end(t)
+}
+
+func volumeRefused(t *testing.T, s *scene) {
+	for _, path := range []string{"/proc", "/sys", "/dev", "/", "/x/../proc/self", "/../../proc/"} {
+		s.importVolume(t, []string{path})
+		p := s.pod("volume-refused")
+		must(t, p.Run())
+		refused(t, p.Create(volumeImage, "/bin/sleep", "1000"), codes.InvalidArgument, "volume "+filepath.Clean(path))
+		must(t, p.Remove())
+		s.removeImage(t, volumeImage)
+	}
+	// a link to it is found by what is there when it is mounted
+	s.importVolume(t, []string{"/data"}, node.Link("data", "/proc"))
+	p := s.pod("volume-proc")
+	must(t, p.Run())
+	must(t, p.Create(volumeImage, "/bin/sleep", "1000"))
+	refused(t, p.Start(), codes.InvalidArgument, "/data", "procfs")
+	must(t, p.Remove())
+	s.removeImage(t, volumeImage)
+	s.importVolume(t, []string{"/bin/busybox"})
+	must(t, p.Run())
+	refused(t, p.Create(volumeImage, "/bin/sleep", "1000"), codes.InvalidArgument, "/bin/busybox", "no directory")
+	must(t, p.Remove())
+	s.removeImage(t, volumeImage)
+	s.end(t)
 }
 
 func mountOptions(t *testing.T, s *scene) {
