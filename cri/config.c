@@ -25,7 +25,7 @@
 #define LIST_MAX 256
 
 struct file {
-	char *root, *state, *listen, *log_level, *log_full;
+	char *root, *state, *listen, *log_level, *log_full, *cgroup_driver, *systemd_address;
 	uint32_t *pipe_size;
 	char **cdi_dirs;
 	struct config_rlimit *rlimits;
@@ -73,6 +73,10 @@ static const cyaml_schema_field_t file_fields[] = {
 			       log_level, 1, 16),
 	CYAML_FIELD_STRING_PTR("log_full", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
 			       log_full, 1, 16),
+	CYAML_FIELD_STRING_PTR("cgroup_driver", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER,
+			       struct file, cgroup_driver, 1, 16),
+	CYAML_FIELD_STRING_PTR("systemd_address", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER,
+			       struct file, systemd_address, 1, 118),
 	CYAML_FIELD_UINT_PTR("pipe_size", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
 			     pipe_size),
 	CYAML_FIELD_SEQUENCE("cdi_dirs", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER, struct file,
@@ -163,6 +167,8 @@ static int read_file(const char *path, struct config *config, struct error *err)
 	take(&config->listen, &file->listen);
 	take(&config->log_level, &file->log_level);
 	take(&config->log_full, &file->log_full);
+	take(&config->cgroup_driver, &file->cgroup_driver);
+	take(&config->systemd_address, &file->systemd_address);
 	if (!config->pipe_size && file->pipe_size)
 		config->pipe_size = *file->pipe_size;
 	config->cdi_dirs = file->cdi_dirs;
@@ -182,6 +188,8 @@ enum option_id {
 	OPTION_CONFIG,
 	OPTION_LOG_LEVEL,
 	OPTION_LOG_FULL,
+	OPTION_CGROUP_DRIVER,
+	OPTION_SYSTEMD_ADDRESS,
 	OPTION_PIPE_SIZE,
 	OPTION_KEEP,
 	OPTION_RESTART_DELAY,
@@ -196,6 +204,8 @@ static const struct option options[] = {
 	{"config", required_argument, NULL, OPTION_CONFIG},
 	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
 	{"log-full", required_argument, NULL, OPTION_LOG_FULL},
+	{"cgroup-driver", required_argument, NULL, OPTION_CGROUP_DRIVER},
+	{"systemd-address", required_argument, NULL, OPTION_SYSTEMD_ADDRESS},
 	{"pipe-size", required_argument, NULL, OPTION_PIPE_SIZE},
 	{"keep", no_argument, NULL, OPTION_KEEP},
 	{"restart-delay", required_argument, NULL, OPTION_RESTART_DELAY},
@@ -213,12 +223,17 @@ const char *config_usage(void)
 	       "  --config FILE        YAML with the keys root, state, listen, log_level, "
 	       "log_full, "
 	       "pipe_size,\n"
-	       "                       cdi_dirs, rlimits, handlers\n"
+	       "                       cgroup_driver, systemd_address, cdi_dirs, rlimits, "
+	       "handlers\n"
 	       "  --log-level LEVEL    debug, info (default), warning, error\n"
 	       "  --log-full drop|block  what a container's output does when its log can't be "
 	       "written:\n"
 	       "                       the oldest is dropped and counted (default), or the "
 	       "container waits\n"
+	       "  --cgroup-driver cgroupfs|systemd|auto  who makes the cgroups of pods: crispd, or "
+	       "systemd;\n"
+	       "                       auto (default): systemd where it has booted the node\n"
+	       "  --systemd-address ADDRESS  where it listens (unix:path=/run/systemd/private)\n"
 	       "  --pipe-size BYTES    what a container can write while the server is away "
 	       "(262144)\n"
 	       "  --keep               run under a keeper, which restarts the server and keeps "
@@ -277,6 +292,12 @@ static int apply(enum option_id id, struct config *config, const char **ret_file
 		break;
 	case OPTION_LOG_FULL:
 		set(&config->log_full, optarg);
+		break;
+	case OPTION_CGROUP_DRIVER:
+		set(&config->cgroup_driver, optarg);
+		break;
+	case OPTION_SYSTEMD_ADDRESS:
+		set(&config->systemd_address, optarg);
 		break;
 	case OPTION_PIPE_SIZE:
 		return parse_number("pipe-size", optarg, &config->pipe_size, err);
@@ -390,6 +411,13 @@ static int complete(struct config *config, struct error *err)
 	if (strcmp(config->log_full, "drop") && strcmp(config->log_full, "block"))
 		return error_set(err, ERR_INVALID, "log full %s: must be drop or block",
 				 config->log_full);
+	if (!config->cgroup_driver)
+		config->cgroup_driver = xstrdup("auto");
+	if (strcmp(config->cgroup_driver, "cgroupfs") && strcmp(config->cgroup_driver, "systemd") &&
+	    strcmp(config->cgroup_driver, "auto"))
+		return error_set(err, ERR_INVALID,
+				 "cgroup driver %s: must be cgroupfs, systemd or auto",
+				 config->cgroup_driver);
 	if (!config->pipe_size)
 		config->pipe_size = 256 * 1024;
 	if (config->pipe_size < 4096 || config->pipe_size > 1 << 20)
@@ -434,6 +462,8 @@ void config_done(struct config *config)
 	free(config->listen);
 	free(config->log_level);
 	free(config->log_full);
+	free(config->cgroup_driver);
+	free(config->systemd_address);
 	cyaml_free(&file_config, &file_schema, config->file, 0);
 	*config = (struct config){0};
 }

@@ -28,12 +28,14 @@ struct config_handler {
 };
 
 struct config {
-	char *root;	    /* durable data */
-	char *state;	    /* run-time data */
-	char *listen;	    /* path of the CRI socket */
-	char *log_level;    /* debug, info, warning, error */
-	char *log_full;	    /* drop, block: what happens to output that its log can't take */
-	uint32_t pipe_size; /* bytes of a container's stdout and stderr each */
+	char *root;	       /* durable data */
+	char *state;	       /* run-time data */
+	char *listen;	       /* path of the CRI socket */
+	char *log_level;       /* debug, info, warning, error */
+	char *log_full;	       /* drop, block: what happens to output that its log can't take */
+	char *cgroup_driver;   /* cgroupfs, systemd, auto: systemd where it has booted the node */
+	char *systemd_address; /* D-Bus address of its manager, unix:path=… */
+	uint32_t pipe_size;    /* bytes of a container's stdout and stderr each */
 	/* from the file only; file owns them */
 	char **cdi_dirs;
 	uint32_t cdi_dirs_count;

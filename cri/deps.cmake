@@ -17,6 +17,7 @@ endfunction()
 
 need(SQLITE sqlite3 libsqlite3-dev)
 need(SECCOMP libseccomp libseccomp-dev)
+need(SYSTEMD libsystemd libsystemd-dev)
 need(PROTOBUFC libprotobuf-c libprotobuf-c-dev)
 need(JANSSON jansson libjansson-dev)
 need(CYAML libcyaml libcyaml-dev)

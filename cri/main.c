@@ -88,6 +88,8 @@ static int open_node(struct node *n, const struct config *config, struct error *
 	n->root_dir = config->root;
 	n->state_dir = config->state;
 	n->pipe_size = config->pipe_size;
+	n->cgroup_driver = config->cgroup_driver;
+	n->systemd_address = config->systemd_address;
 	n->log_blocks = !strcmp(config->log_full, "block");
 	n->cdi_dirs = config->cdi_dirs ? (struct string_list){(const char **)config->cdi_dirs,
 							      config->cdi_dirs_count}

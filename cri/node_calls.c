@@ -26,7 +26,9 @@ int cri_runtime_config(struct task *t, struct call *c, const void *message)
 	Runtime__V1__RuntimeConfigResponse reply = RUNTIME__V1__RUNTIME_CONFIG_RESPONSE__INIT;
 	Runtime__V1__LinuxRuntimeConfiguration l = RUNTIME__V1__LINUX_RUNTIME_CONFIGURATION__INIT;
 
-	l.cgroup_driver = RUNTIME__V1__CGROUP_DRIVER__CGROUPFS;
+	l.cgroup_driver = sandboxer_find("linux")->has_systemd_cgroups()
+				  ? RUNTIME__V1__CGROUP_DRIVER__SYSTEMD
+				  : RUNTIME__V1__CGROUP_DRIVER__CGROUPFS;
 	reply.linux = &l;
 	return call_reply(t, c, &reply.base);
 }

@@ -21,9 +21,20 @@ char *translate_sandbox_name(const Runtime__V1__PodSandboxMetadata *m)
 /* One that is called after the pod, as the kubelet's are, is that pod's alone. */
 static bool is_own_parent(const char *parent, const char *uid)
 {
-	size_t length = strlen(parent), n = strlen(uid);
+	static const char slice[] = ".slice";
+	size_t length = strlen(parent), n = strlen(uid), end = strlen(slice);
+	const char *at;
 
-	return n && length > n && strcmp(parent + length - n, uid) == 0;
+	if (length > end && !strcmp(parent + length - end, slice))
+		length -= end;
+	if (!n || length <= n)
+		return false;
+	at = parent + length - n;
+	/* a dash would make another slice of it */
+	for (size_t i = 0; i < n; i++)
+		if (at[i] != uid[i] && (at[i] != '_' || uid[i] != '-'))
+			return false;
+	return true;
 }
 
 int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,

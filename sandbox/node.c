@@ -43,6 +43,8 @@ void node_set_env(struct node *n)
 		.loop = n->loop,
 		.root_dir = n->root_dir,
 		.state_dir = n->state_dir,
+		.cgroup_driver = n->cgroup_driver,
+		.systemd_address = n->systemd_address,
 		.pins = n->pins,
 		.fdstore = n->fdstore,
 		.container_exited = node_container_exited,

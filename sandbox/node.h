@@ -193,9 +193,10 @@ struct node {
 	struct pins *pins;
 	struct fdstore *fdstore;
 	struct sandboxer_env env;
-	char *root_dir, *state_dir; /* absolute */
-	char *pod_cidr;		    /* addresses for pods as the kubelet told them, or NULL */
-	char *run_dir;		    /* STATE/run, in memory: what comes and goes with each object */
+	char *root_dir, *state_dir;		     /* absolute */
+	const char *cgroup_driver, *systemd_address; /* as env's */
+	char *pod_cidr; /* addresses for pods as the kubelet told them, or NULL */
+	char *run_dir;	/* STATE/run, in memory: what comes and goes with each object */
 	/* ROOT/containers, STATE/run/containers, STATE/run/sandboxes: a directory for each object
 	 */
 	int roots_fd, states_fd, sandboxes_fd;

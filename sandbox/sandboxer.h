@@ -28,8 +28,12 @@ struct pins;
 struct sandboxer_env {
 	struct loop *loop;
 	const char *root_dir, *state_dir; /* durable data, run-time data; absolute */
-	struct pins *pins;		  /* recovery/pin.h */
-	struct fdstore *fdstore;	  /* recovery/fdstore.h; NULL: none */
+	/* "cgroupfs", "systemd" or "auto": systemd where that has booted the node. NULL: cgroupfs
+	 */
+	const char *cgroup_driver;
+	const char *systemd_address; /* D-Bus address of its manager; NULL: PID 1's */
+	struct pins *pins;	     /* recovery/pin.h */
+	struct fdstore *fdstore;     /* recovery/fdstore.h; NULL: none */
 	/*
 	 * The main process of a container ended (on the loop, once a container and life). The
 	 * server then calls container_wait on a task.
@@ -106,6 +110,8 @@ struct sandboxer {
 
 	/* Probes the kernel, starts threads. Once, before any other call, outside a task. */
 	int (*init)(const struct sandboxer_env *env, struct error *err);
+	/* Whether pods' parents are slices of systemd, or else paths; from init on. */
+	bool (*has_systemd_cgroups)(void);
 	/* Removes what the kind has in the world for itself; called when the server ends without
 	 * any sandbox. */
 	int (*give_up)(struct task *t);

@@ -106,13 +106,6 @@ static int check_component(const char *path, const char *name, size_t n, struct 
 	if (n > NAME_MAX)
 		return error_set(err, ERR_INVALID,
 				 "cgroup path \"%.64s…\": a component is too long", path);
-	if (n > 6 && memcmp(name + n - 6, ".slice", 6) == 0)
-		return error_set(
-			err, ERR_INVALID,
-			"cgroup path \"%.200s\": this is systemd's notation, but the cgroup "
-			"driver here is cgroupfs; set cgroupDriver: cgroupfs in the kubelet's "
-			"configuration",
-			path);
 	for (size_t i = 0; i < n; i++)
 		if ((unsigned char)name[i] < ' ' || name[i] == 127)
 			return error_set(err, ERR_INVALID,
@@ -127,10 +120,6 @@ int cgroup_path_check(const char *path, struct error *err)
 	if (!path || strlen(path) > PATH_MAX - 512)
 		return error_set(err, ERR_INVALID, "cgroup path: %s",
 				 path ? "it is too long" : "none given");
-	/* "slice:prefix:name", and slices without a path before them */
-	if (strstr(path, ".slice:") ||
-	    (*path != '/' && (n = strlen(path)) > 6 && strcmp(path + n - 6, ".slice") == 0))
-		return check_component(path, "x.slice", 7, err);
 	if (*path != '/')
 		return error_set(err, ERR_INVALID, "cgroup path \"%.200s\": it must begin with /",
 				 path);

@@ -11,8 +11,7 @@
  * tracker only, so that it can be killed by itself however often it forked.
  *
  * Functions that take a task do their work in one offload job; the others only open or read.
- * Paths are checked by each: absolute, no empty, "." or ".." component, else ERR_INVALID. A path in
- * systemd's slice notation is ERR_INVALID too, with a text that names the setting to change.
+ * Paths are checked by each: absolute, no empty, "." or ".." component, else ERR_INVALID.
  */
 #pragma once
 
@@ -40,6 +39,8 @@ struct cgroups *cgroups_probe_text(const char *mountinfo, struct error *err);
 /* No call may be under way, not even one that its caller gave up: offload_shutdown() comes first.
  */
 void cgroups_free(struct cgroups *cg);
+/* Whether v2 is mounted, with or without controllers. */
+bool cgroups_has_v2(const struct cgroups *cg);
 /* True when all controllers are v2's. */
 bool cgroups_is_v2(const struct cgroups *cg);
 /* For `Status` and the log: "v1 (cpu cpuacct …), tracked by v2", valid as long as cg. */

@@ -198,6 +198,11 @@ void cgroups_free(struct cgroups *cg)
 	free(cg);
 }
 
+bool cgroups_has_v2(const struct cgroups *cg)
+{
+	return cg->v2 >= 0;
+}
+
 bool cgroups_is_v2(const struct cgroups *cg)
 {
 	return cg->is_pure_v2;

@@ -27,6 +27,7 @@
 #include "sandbox/linux/mounts.h"
 #include "sandbox/linux/overlay.h"
 #include "sandbox/linux/spec_copy.h"
+#include "sandbox/linux/units.h"
 #include "sandbox/linux/users.h"
 #include "sandbox/linux/volume.h"
 
@@ -43,7 +44,7 @@ struct lookup_job {
 	struct linux_container *container;
 	struct user_ids user;
 	struct device_list devices;
-	bool is_left;
+	bool wants_user, is_left;
 };
 
 struct linux_container *linux_container_ref(struct linux_container *c)
@@ -70,7 +71,7 @@ static struct linux_container *container_new(struct linux_sandbox *s,
 
 	c->arena = arena_new(SPEC_ARENA_CAP);
 	container_spec_copy(c->arena, spec, &c->spec);
-	c->cgroup = arena_printf(c->arena, "%s/%s", s->spec.cgroup_parent, spec->id);
+	c->cgroup = group_of_container(c->arena, s->spec.cgroup_parent, spec->id);
 	c->sandbox = linux_sandbox_ref(s);
 	c->pidfd = -1;
 	task_event_init(&c->exited);
@@ -163,9 +164,11 @@ static int run_lookup(struct job *job, struct error *err)
 	const struct container_spec *spec = &j->container->spec;
 	cleanup_close int root = -1;
 
-	TRY(overlay_open_layers(&spec->layers, &root, err));
-	TRY(user_lookup(root, &spec->user, &j->user, err));
-	for (size_t i = 0; i < spec->mount_count; i++)
+	if (j->wants_user) {
+		TRY(overlay_open_layers(&spec->layers, &root, err));
+		TRY(user_lookup(root, &spec->user, &j->user, err));
+	}
+	for (size_t i = 0; i < spec->mount_count && j->wants_user; i++)
 		if (spec->mounts[i].kind == MOUNT_IMAGE)
 			TRY(mount_image_check(&spec->mounts[i], err));
 	return device_list_make(spec, spec->is_privileged, &j->devices, err);
@@ -224,7 +227,8 @@ static int check_mapped(const struct sandbox_spec *s, const struct user_ids *use
 	return 0;
 }
 
-static int look_up(struct task *t, struct linux_container *c, struct device_list *ret_devices)
+static int look_up(struct task *t, struct linux_container *c, bool wants_user,
+		   struct device_list *ret_devices)
 {
 	struct lookup_job *j = xnew(struct lookup_job);
 	int r;
@@ -232,10 +236,13 @@ static int look_up(struct task *t, struct linux_container *c, struct device_list
 	job_init(&j->job, run_lookup, free_lookup);
 	j->job.finished = lookup_finished;
 	j->container = linux_container_ref(c);
+	j->wants_user = wants_user;
 	r = host_job_run(t, c->sandbox, &j->job, &j->is_left);
-	if (r == 0) {
+	if (r == 0 && wants_user) {
 		c->user = j->user;
 		j->user = (struct user_ids){0};
+	}
+	if (r == 0) {
 		*ret_devices = j->devices;
 		j->devices = (struct device_list){0};
 	}
@@ -379,12 +386,19 @@ static bool has_volumes(const struct container_spec *spec)
 	return false;
 }
 
+static int make_group(struct task *t, struct linux_container *c, const struct device_list *devices)
+{
+	task_stage(t, "making its cgroup");
+	TRY(cgroup_create(t, kind.cgroups, c->cgroup, &c->spec.resources));
+	return c->spec.is_privileged ? 0 : restrict_devices(t, c, devices);
+}
+
 static int prepare(struct task *t, struct linux_container *c)
 {
 	struct device_list devices CLEANUP(device_list_done) = {0};
 
 	task_stage(t, "looking up its user and devices");
-	TRY(look_up(t, c, &devices));
+	TRY(look_up(t, c, true, &devices));
 	TRY(check_mapped(&c->sandbox->spec, &c->user, &t->err));
 	if (has_volumes(&c->spec)) {
 		task_stage(t, "copying its image's volumes");
@@ -393,9 +407,17 @@ static int prepare(struct task *t, struct linux_container *c)
 	task_stage(t, "compiling its seccomp filter");
 	TRY(linux_container_need_filter(t, c));
 	linux_score_note(c->spec.resources.oom_score_adj);
-	task_stage(t, "making its cgroup");
-	TRY(cgroup_create(t, kind.cgroups, c->cgroup, &c->spec.resources));
-	return c->spec.is_privileged ? 0 : restrict_devices(t, c, &devices);
+	if (unit_of(c->cgroup))
+		return group_check_limits(&c->spec.resources, &t->err);
+	return make_group(t, c, &devices);
+}
+
+int linux_container_make_group(struct task *t, struct linux_container *c)
+{
+	struct device_list devices CLEANUP(device_list_done) = {0};
+
+	TRY(look_up(t, c, false, &devices));
+	return make_group(t, c, &devices);
 }
 
 int linux_container_create(struct task *t, void *sandbox, const struct container_spec *spec,
@@ -671,7 +693,7 @@ int linux_container_remove(struct task *t, void *container)
 	if (c->life == LIFE_EXITED && !c->has_exit)
 		TRY(find_exit(c, &t->err));
 	linux_oom_unwatch(c, true);
-	TRY(cgroup_remove(t, kind.cgroups, c->cgroup));
+	TRY(group_remove(t, kind.cgroups, c->cgroup));
 	if (c->pid > 0)
 		exit_status_forget(kind.env.fdstore, c->pid, c->started);
 	pin_name(name, c->spec.id, "pid");

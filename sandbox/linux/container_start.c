@@ -171,6 +171,18 @@ static int bear(struct task *t, struct linux_container *c, const struct containe
 	return r;
 }
 
+static int bear_in_group(struct task *t, struct linux_container *c,
+			 const struct container_stdio *stdio, int *ret_control)
+{
+	struct group_hold hold = GROUP_HOLD_NONE;
+	int r = group_enter(t, c, &hold);
+
+	if (r == 0)
+		r = bear(t, c, stdio, ret_control);
+	group_leave(t, &hold);
+	return r;
+}
+
 static int expect(struct task *t, int control, enum control_event wanted, int *ret_master)
 {
 	enum control_event event;
@@ -204,7 +216,7 @@ static int run(struct task *t, struct linux_container *c, const struct container
 	char name[PIN_NAME_SIZE];
 
 	TRY(linux_container_need_filter(t, c));
-	TRY(bear(t, c, stdio, &control));
+	TRY(bear_in_group(t, c, stdio, &control));
 	TRY(expect(t, control, CONTROL_READY, ret_master));
 	pin_name(name, c->spec.id, "pid");
 	TRY(held_put(t, name, c->pidfd, c->pid, &c->started));

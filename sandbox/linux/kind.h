@@ -5,7 +5,8 @@
  *
  * Pins are named "<sandbox id>.net", ".ipc", ".user", ".shm", ".init" (the PID 1) and
  * "<container id>.pid"; the cgroup of a container is "<parent>/<container id>". A pod that has
- * limits and names no parent has one of its own, DEFAULT_PARENT "/<sandbox id>".
+ * limits and names no parent has one of its own, DEFAULT_PARENT "/<sandbox id>". With systemd they
+ * are units (group.c).
  */
 #pragma once
 
@@ -43,6 +44,7 @@ struct linux_kind {
 	int pid1_program; /* memfd */
 	char *skeleton;	  /* the lowest layer of all containers */
 	char boot[BOOT_ID_SIZE];
+	bool has_systemd; /* it is asked for cgroups */
 };
 
 extern struct linux_kind kind;
@@ -150,6 +152,8 @@ int linux_container_remove(struct task *t, void *container);
 void linux_container_forget(void *container);
 /* Reports its exit from now on. */
 void linux_container_watch(struct linux_container *c);
+/* Its cgroup with limits and devices; in a scope that is there. */
+int linux_container_make_group(struct task *t, struct linux_container *c);
 /* Fills c->filter when the spec has one. */
 int linux_container_need_filter(struct task *t, struct linux_container *c);
 
@@ -163,6 +167,34 @@ void linux_oom_watch(struct linux_container *c);
 void linux_oom_unwatch(struct linux_container *c, bool has_gone);
 /* Tells what is new in c's group. */
 void linux_oom_look(struct task *t, struct linux_container *c);
+
+/* group.c: cgroups by the driver. Those of units are systemd's, whatever the driver is now. */
+
+/* After env and cgroups. */
+int group_driver_init(struct error *err);
+/* Where pods without a parent are; in group_of_pod() of their own, if they have limits. */
+const char *group_default_parent(void);
+const char *group_of_pod(struct arena *arena, const char *id);
+char *group_of_container(struct arena *arena, const char *parent, const char *id);
+/* As cgroup_create(), cgroup_update(), cgroup_remove(); path is no container's scope for the first.
+ */
+int group_create(struct task *t, const char *path, const struct resources *r);
+int group_update(struct task *t, const char *path, const struct resources *r,
+		 const struct resources *undone);
+int group_remove(struct task *t, struct cgroups *cg, const char *path);
+/* What can be said of limits that are not in force yet. */
+int group_check_limits(const struct resources *r, struct error *err);
+
+/* The process that keeps a scope until the container's own is in it. */
+struct group_hold {
+	int pidfd, control;
+};
+
+#define GROUP_HOLD_NONE ((struct group_hold){-1, -1})
+
+/* Makes a container's scope, if it is to have one; also after an error, group_leave(). */
+int group_enter(struct task *t, struct linux_container *c, struct group_hold *hold);
+void group_leave(struct task *t, struct group_hold *hold);
 
 /* update.c */
 

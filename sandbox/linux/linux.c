@@ -30,15 +30,18 @@ static void warm_up(struct task *t, void *arg)
 {
 	struct seccomp_filter *filter = NULL;
 
-	if (cgroup_create(t, kind.cgroups, DEFAULT_PARENT, NULL) < 0)
-		log_warning("the cgroup " DEFAULT_PARENT " can't be made: %s", t->err.text);
+	if (group_create(t, group_default_parent(), NULL) < 0)
+		log_warning("the cgroup %s can't be made: %s", group_default_parent(), t->err.text);
 	if (seccomp_filter_get(t, SECCOMP_RUNTIME_DEFAULT, NULL, caps_default, &filter) < 0)
 		log_warning("the default seccomp filter can't be made: %s", t->err.text);
 	seccomp_filter_unref(filter);
 }
 
+/* A slice goes with its last unit, or stays for the next server: others may be in it. */
 static int linux_give_up(struct task *t)
 {
+	if (kind.has_systemd)
+		return 0;
 	return cgroup_remove_unused(t, kind.cgroups, DEFAULT_PARENT);
 }
 
@@ -55,6 +58,8 @@ static int linux_init(const struct sandboxer_env *env, struct error *err)
 		r = skeleton_make(env->root_dir, &kind.skeleton, err);
 	if (r == 0 && !(kind.cgroups = cgroups_probe(err)))
 		r = -(int)err->code;
+	if (r == 0)
+		r = group_driver_init(err);
 	if (r == 0 && !(kind.spawner = spawner_new(env->loop, err)))
 		r = -(int)err->code;
 	if (r < 0) {
@@ -66,6 +71,11 @@ static int linux_init(const struct sandboxer_env *env, struct error *err)
 	return 0;
 }
 
+static bool linux_has_systemd(void)
+{
+	return kind.has_systemd;
+}
+
 const struct sandboxer linux_sandboxer = {
 	.name = "linux",
 	.features = {.recursive_readonly_mounts = true,
@@ -73,6 +83,7 @@ const struct sandboxer linux_sandboxer = {
 		     .supplemental_groups_policy = true,
 		     .mount_options = true},
 	.init = linux_init,
+	.has_systemd_cgroups = linux_has_systemd,
 	.give_up = linux_give_up,
 	.sweep = linux_sweep,
 	.shutdown = linux_shutdown,

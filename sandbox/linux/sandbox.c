@@ -16,6 +16,7 @@
 #include "sandbox/linux/ns.h"
 #include "sandbox/linux/spec_copy.h"
 #include "sandbox/linux/sysctl.h"
+#include "sandbox/linux/units.h"
 
 /* It takes next to nothing, and the whole pod goes with it. */
 #define PID1_OOM_SCORE (-998)
@@ -46,6 +47,25 @@ void linux_sandbox_unref(struct linux_sandbox *s)
 	free(s);
 }
 
+/* One that is wrong is refused by check_spec(), or an earlier server took it. */
+static void set_parent(struct linux_sandbox *s)
+{
+	cleanup_free char *path = NULL;
+
+	if (!s->has_parent)
+		s->spec.cgroup_parent = group_default_parent();
+	else if (unit_parent_path(s->spec.cgroup_parent, &path, NULL) == 0)
+		s->spec.cgroup_parent = arena_strdup(s->arena, path);
+}
+
+static int check_parent(const char *parent, struct error *err)
+{
+	cleanup_free char *path = NULL;
+
+	TRY(unit_check_style(parent, kind.has_systemd, err));
+	return unit_parent_path(parent, &path, err);
+}
+
 static struct linux_sandbox *sandbox_new(const struct sandbox_spec *spec)
 {
 	struct linux_sandbox *s = xnew(struct linux_sandbox);
@@ -53,8 +73,7 @@ static struct linux_sandbox *sandbox_new(const struct sandbox_spec *spec)
 	s->arena = arena_new(SPEC_ARENA_CAP);
 	sandbox_spec_copy(s->arena, spec, &s->spec);
 	s->has_parent = s->spec.cgroup_parent;
-	if (!s->has_parent)
-		s->spec.cgroup_parent = DEFAULT_PARENT;
+	set_parent(s);
 	list_init(&s->containers);
 	s->pid1 = -1;
 	atomic_init(&s->refs, 1);
@@ -79,7 +98,7 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
 	if (!spec->id || !*spec->id || strchr(spec->id, '/') || strlen(spec->id) > ID_MAX)
 		return error_set(err, ERR_INVALID, "sandbox id %s", spec->id ?: "(none)");
 	if (spec->cgroup_parent)
-		TRY(cgroup_path_check(spec->cgroup_parent, err));
+		TRY(check_parent(spec->cgroup_parent, err));
 	TRY(sysctl_check(spec, err));
 	if (!spec->has_userns)
 		return 0;
@@ -216,7 +235,7 @@ static int start_pid1(struct task *t, struct linux_sandbox *s, int user)
 
 static void set_group(struct linux_sandbox *s)
 {
-	s->spec.cgroup_parent = arena_printf(s->arena, DEFAULT_PARENT "/%s", s->spec.id);
+	s->spec.cgroup_parent = group_of_pod(s->arena, s->spec.id);
 	s->spec.has_own_parent = true;
 	s->has_group = true;
 }
@@ -235,7 +254,7 @@ static int make_group(struct task *t, struct linux_sandbox *s)
 		return 0;
 	set_group(s);
 	task_stage(t, "making its cgroup");
-	return cgroup_create(t, kind.cgroups, s->spec.cgroup_parent, &s->spec.resources);
+	return group_create(t, s->spec.cgroup_parent, &s->spec.resources);
 }
 
 int linux_sandbox_need_group(struct task *t, struct linux_sandbox *s)
@@ -248,7 +267,7 @@ int linux_sandbox_need_group(struct task *t, struct linux_sandbox *s)
 				 "are in no cgroup of its own; run it with linux.resources",
 				 s->spec.id);
 	set_group(s);
-	return cgroup_create(t, kind.cgroups, s->spec.cgroup_parent, NULL);
+	return group_create(t, s->spec.cgroup_parent, NULL);
 }
 
 static int bring_up(struct task *t, struct linux_sandbox *s)
@@ -288,8 +307,8 @@ void linux_sandbox_record(void *sandbox, struct buf *ret)
 {
 	const struct linux_sandbox *s = sandbox;
 
-	buf_printf(ret, "version=1\nboot=%s\npid1=%d\ngroup=%d\n", kind.boot, s->pid1_pid,
-		   s->has_group);
+	buf_printf(ret, "version=1\nboot=%s\npid1=%d\ngroup=%d\nparent=%s\n", kind.boot,
+		   s->pid1_pid, s->has_group, s->spec.cgroup_parent);
 }
 
 /* 1 when the pin is there (or not wanted), 0 when not. */
@@ -339,6 +358,16 @@ static int find_up(struct task *t, struct linux_sandbox *s)
 	return 0;
 }
 
+/* The driver may be another one now. */
+static void read_parent(struct linux_sandbox *s, const char *record, size_t size)
+{
+	cleanup_free char *path = xmalloc(size + 1);
+
+	if (record_find(record, size, "parent", path, size + 1) &&
+	    cgroup_path_check(path, NULL) == 0)
+		s->spec.cgroup_parent = arena_strdup(s->arena, path);
+}
+
 int linux_sandbox_recover(struct task *t, const struct sandbox_spec *spec, const void *record,
 			  size_t record_size, void **ret_sandbox)
 {
@@ -348,6 +377,7 @@ int linux_sandbox_recover(struct task *t, const struct sandbox_spec *spec, const
 	/* one of which nothing is recorded may have it */
 	if (!s->has_parent && record_number(record, record_size, "group", !record_size))
 		set_group(s);
+	read_parent(s, record, record_size);
 	if (record_size && record_is_current(record, record_size)) {
 		s->pid1_pid = (pid_t)record_number(record, record_size, "pid1", 0);
 		r = find_up(t, s);
@@ -442,7 +472,7 @@ int linux_sandbox_remove(struct task *t, void *sandbox)
 	TRY(linux_sandbox_stop(t, s));
 	/* before the pins, which tell that it is ours */
 	if (s->has_group)
-		TRY(cgroup_remove(t, kind.cgroups, s->spec.cgroup_parent));
+		TRY(group_remove(t, kind.cgroups, s->spec.cgroup_parent));
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		TRY(drop_pin(t, s, suffixes[i]));
 	return 0;

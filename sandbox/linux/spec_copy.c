@@ -48,6 +48,12 @@ static void copy_resources(struct arena *a, struct resources *r)
 	copy_pairs(a, &r->hugepage_limits);
 }
 
+void resources_copy(struct arena *a, const struct resources *r, struct resources *ret)
+{
+	*ret = *r;
+	copy_resources(a, ret);
+}
+
 void sandbox_spec_copy(struct arena *a, const struct sandbox_spec *spec, struct sandbox_spec *ret)
 {
 	*ret = *spec;

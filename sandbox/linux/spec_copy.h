@@ -6,6 +6,7 @@
 #include "io/base/arena.h"
 #include "sandbox/spec.h"
 
+void resources_copy(struct arena *a, const struct resources *r, struct resources *ret);
 void sandbox_spec_copy(struct arena *a, const struct sandbox_spec *spec, struct sandbox_spec *ret);
 void container_spec_copy(struct arena *a, const struct container_spec *spec,
 			 struct container_spec *ret);

@@ -16,6 +16,7 @@
 #include "io/base/log.h"
 #include "io/fs.h"
 #include "sandbox/linux/kind.h"
+#include "sandbox/linux/units.h"
 
 #define ID_LENGTH 64
 
@@ -54,7 +55,10 @@ static void look_at_pin(void *data, const char *name)
 
 static void add_parent(void *data, const char *parent)
 {
-	map_put(&((struct linux_sweep *)data)->parents, parent, data);
+	cleanup_free char *path = NULL;
+
+	if (unit_parent_path(parent, &path, NULL) == 0)
+		map_put(&((struct linux_sweep *)data)->parents, path, data);
 }
 
 /* Of a process, by its descriptor; 0 when it is gone. */
@@ -77,7 +81,7 @@ static int add_parent_of(struct task *t, struct linux_sweep *s, const char *pin)
 {
 	struct buf text CLEANUP(buf_done) = {0};
 	cleanup_close int fd = -1;
-	char path[48], *line, *rest;
+	char path[48], id[ID_LENGTH + 1], *line, *rest;
 	int r = pins_get(t, s->pins, pin, &fd);
 
 	if (r < 0)
@@ -88,7 +92,8 @@ static int add_parent_of(struct task *t, struct linux_sweep *s, const char *pin)
 	for (rest = text.data; (line = strsep(&rest, "\n"));) {
 		char *last = strrchr(line, '/'), *first = strchr(line, '/');
 
-		if (!last || strncmp(last + 1, pin, ID_LENGTH) || last == first)
+		if (!last || last == first || !unit_id(last + 1, id, ID_LENGTH) ||
+		    strncmp(id, pin, ID_LENGTH))
 			continue;
 		*last = 0;
 		add_parent(s, first);
@@ -104,16 +109,26 @@ static bool is_pid(const char *pin)
 /* A pod that has limits has its containers in a group of its own. */
 static void add_pod(void *data, const char *name)
 {
-	cleanup_free char *path = xasprintf(DEFAULT_PARENT "/%s", name);
+	const struct linux_sweep *s = data;
+	cleanup_free char *path = xasprintf("%s/%s", s->parent, name);
+	char id[ID_LENGTH + 1];
 
-	if (strlen(name) == ID_LENGTH)
+	if (unit_id(name, id, ID_LENGTH))
 		add_parent(data, path);
+}
+
+/* Those of the other driver, too: it may have been changed. */
+static int add_pods(struct task *t, struct linux_sweep *s, const char *parent)
+{
+	add_parent(s, parent);
+	s->parent = parent;
+	return cgroup_children(t, s->cgroups, parent, add_pod, s);
 }
 
 static int find_parents(struct task *t, struct linux_sweep *s)
 {
-	add_parent(s, DEFAULT_PARENT);
-	TRY(cgroup_children(t, s->cgroups, DEFAULT_PARENT, add_pod, s));
+	TRY(add_pods(t, s, DEFAULT_PARENT));
+	TRY(add_pods(t, s, "/" UNIT_DEFAULT_SLICE));
 	s->sweep->each_parent(s->sweep->data, add_parent, s);
 	map_for_each(slot, &s->pin_names) {
 		if (is_pid(slot->key))
@@ -126,8 +141,9 @@ static void look_at_group(void *data, const char *name)
 {
 	struct linux_sweep *s = data;
 	cleanup_free char *path = NULL;
+	char id[ID_LENGTH + 1];
 
-	if (!map_get(&s->sweep->ids, name))
+	if (!unit_id(name, id, ID_LENGTH) || !map_get(&s->sweep->ids, id))
 		return;
 	path = xasprintf("%s/%s", s->parent, name);
 	map_put(&s->groups, path, s);
@@ -147,7 +163,7 @@ static int sweep_group(struct task *t, const struct linux_sweep *s, const char *
 	if (s->sweep->is_dry)
 		return 0;
 	TRY(cgroup_kill(t, s->cgroups, path));
-	return cgroup_remove(t, s->cgroups, path);
+	return group_remove(t, s->cgroups, path);
 }
 
 static int sweep_groups(struct task *t, struct linux_sweep *s)

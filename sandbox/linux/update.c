@@ -17,6 +17,8 @@
 #include "io/base/log.h"
 #include "sandbox/linux/cgroup_priv.h"
 #include "sandbox/linux/kind.h"
+#include "sandbox/linux/spec_copy.h"
+#include "sandbox/linux/units.h"
 
 #define CGROUP_TEXT_MAX 3072
 
@@ -89,13 +91,32 @@ static int set_scores(struct task *t, struct linux_container *c, int64_t value)
 	return r;
 }
 
+/* A scope is made when it starts. */
+static bool has_no_group(const struct linux_container *c)
+{
+	return c->life == LIFE_CREATED && unit_of(c->cgroup);
+}
+
+static int set_later(struct task *t, struct linux_container *c, const struct resources *r)
+{
+	int64_t score = c->spec.resources.oom_score_adj;
+
+	TRY(group_check_limits(r, &t->err));
+	resources_copy(c->arena, r, &c->spec.resources);
+	if (!r->oom_score_adj)
+		c->spec.resources.oom_score_adj = score;
+	return 0;
+}
+
 int linux_container_update(struct task *t, void *container, const struct resources *resources,
 			   const struct resources *undone)
 {
 	struct linux_container *c = container;
 	int64_t score = resources->oom_score_adj;
 
-	TRY(cgroup_update(t, kind.cgroups, c->cgroup, resources, undone));
+	if (has_no_group(c))
+		return set_later(t, c, resources);
+	TRY(group_update(t, c->cgroup, resources, undone));
 	if (!score || score == c->spec.resources.oom_score_adj)
 		return 0;
 	TRY(set_scores(t, c, score));
@@ -138,5 +159,5 @@ int linux_sandbox_update(struct task *t, void *sandbox, const struct resources *
 	if (s->has_parent)
 		return 0;
 	TRY(linux_sandbox_need_group(t, s));
-	return cgroup_update(t, kind.cgroups, s->spec.cgroup_parent, resources, undone);
+	return group_update(t, s->spec.cgroup_parent, resources, undone);
 }

@@ -32,7 +32,13 @@ type scene struct {
 // newScene has made and removed a pod already, so that whatever is made at first use is there.
 func newScene(t *testing.T, options ...string) *scene {
 	t.Helper()
-	s := &scene{parent: fmt.Sprintf("/crisp-cases-%d", os.Getpid()), dir: t.TempDir()}
+	return newSceneIn(t, fmt.Sprintf("/crisp-cases-%d", os.Getpid()), "--cgroup-driver", "cgroupfs")
+}
+
+// newSceneIn has pods in a parent, by a server with options.
+func newSceneIn(t *testing.T, parent string, options ...string) *scene {
+	t.Helper()
+	s := &scene{parent: parent, dir: t.TempDir()}
 	t.Cleanup(func() { node.RemoveParent(t, s.parent) })
 	s.Server = node.Start(t, node.NeedEnv(t, "CRISPD", "crispd, the server"), append(options, "--keep")...)
 	s.Client = s.Server.Client(t)

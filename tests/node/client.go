@@ -52,7 +52,12 @@ const CallLimit = 60 * time.Second
 
 // Call is one call, not repeated.
 func Call[Q, A any](f func(context.Context, *Q, ...grpc.CallOption) (*A, error), request *Q) (*A, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
+	return CallWithin(CallLimit, f, request)
+}
+
+// CallWithin is Call with a deadline.
+func CallWithin[Q, A any](limit time.Duration, f func(context.Context, *Q, ...grpc.CallOption) (*A, error), request *Q) (*A, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	return f(ctx, request)
 }

@@ -48,6 +48,7 @@ static void defaults_are_complete(void **state)
 	assert_string_equal(c.listen, "/run/crisp/crisp.sock");
 	assert_int_equal(c.pipe_size, 256 * 1024);
 	assert_string_equal(c.log_full, "drop");
+	assert_string_equal(c.cgroup_driver, "auto");
 	assert_int_equal(c.restart_delay_ms, KEEPER_DELAY_AUTO);
 	assert_false(c.is_kept);
 	config_done(&c);
@@ -59,13 +60,18 @@ static void command_line_wins_over_file(void **state)
 	struct config c;
 	struct error err;
 
-	write_file(path, "root: /from/file\nstate: /state\npipe_size: 65536\nlog_full: block\n");
+	write_file(path, "root: /from/file\nstate: /state\npipe_size: 65536\nlog_full: block\n"
+			 "cgroup_driver: systemd\nsystemd_address: unix:path=/x\n");
 	assert_int_equal(LOAD(&c, &err, "--config", path, "--root", "/from/line"), 0);
 	assert_string_equal(c.root, "/from/line");
 	assert_string_equal(c.state, "/state");
 	assert_string_equal(c.listen, "/state/crisp.sock");
 	assert_int_equal(c.pipe_size, 65536);
 	assert_string_equal(c.log_full, "block");
+	assert_string_equal(c.cgroup_driver, "systemd");
+	assert_string_equal(c.systemd_address, "unix:path=/x");
+	config_done(&c);
+	assert_int_equal(LOAD(&c, &err, "--cgroup-driver", "none"), -ERR_INVALID);
 	config_done(&c);
 	assert_int_equal(LOAD(&c, &err, "--config", path, "--log-full", "drop"), 0);
 	assert_string_equal(c.log_full, "drop");

@@ -242,6 +242,9 @@ int main(void)
 	case INIT_PID1:
 		run_pid1(&h);
 		break;
+	case INIT_HOLD:
+		wait_go();
+		break;
 	}
 	return INIT_EXIT_NEVER_RAN;
 }

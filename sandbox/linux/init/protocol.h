@@ -21,7 +21,7 @@
  * INIT_FAILED may come instead of INIT_READY or of the end of file, and the helper ends. When the
  * server closes its end before INIT_GO, the helper ends without having run anything. INIT_EXEC does
  * not wait for INIT_GO and sends INIT_READY only with a terminal; INIT_PID1 does not send
- * INIT_READY.
+ * INIT_READY. INIT_HOLD sends nothing and runs nothing.
  */
 #pragma once
 
@@ -35,6 +35,7 @@ enum init_stage {
 	INIT_CONTAINER = 1, /* the first process of a container */
 	INIT_EXEC,	    /* another one in a running container */
 	INIT_PID1,	    /* what holds a pod's shared pid namespace */
+	INIT_HOLD,	    /* what is in a scope of systemd's until a container is */
 };
 
 enum init_message { INIT_READY = 1, INIT_GO, INIT_FAILED };
