@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Version, Status, RuntimeConfig, UpdateRuntimeConfig: what the kubelet asks of the node itself. */
+#include "cri/doctor.h"
 #include "cri/methods.h"
 #include "cri/reply.h"
 
@@ -163,6 +164,7 @@ int cri_status(struct task *t, struct call *c, const void *message)
 	Runtime__V1__RuntimeStatus status = RUNTIME__V1__RUNTIME_STATUS__INIT;
 	Runtime__V1__RuntimeFeatures features = RUNTIME__V1__RUNTIME_FEATURES__INIT;
 	Runtime__V1__RuntimeCondition *conditions[2];
+	const char *doctor;
 
 	conditions[0] = condition(t->arena, "RuntimeReady");
 	/* pods on the host's network and those with nothing but loopback need no set-up */
@@ -176,9 +178,11 @@ int cri_status(struct task *t, struct call *c, const void *message)
 	reply.features = &features;
 	add_handlers(t->arena, call_data(c), &reply);
 	if (request->verbose) {
-		reply.info = arena_new_array(t->arena, Runtime__V1__StatusResponse__InfoEntry *, 2);
+		reply.info = arena_new_array(t->arena, Runtime__V1__StatusResponse__InfoEntry *, 3);
 		add_info(t->arena, &reply, "config", config_json(t, call_data(c)));
 		add_info(t->arena, &reply, "output", output_json(t, call_data(c)));
+		TRY(cri_doctor_json(t, &doctor));
+		add_info(t->arena, &reply, "doctor", doctor);
 	}
 	return call_reply(t, c, &reply.base);
 }

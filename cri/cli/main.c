@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "cri/cli/client.h"
+#include "cri/cli/doctor.h"
 #include "cri/cli/fsck.h"
 #include "cri/proto/cri.pb-c.h"
 #include "cri/proto/crisp.pb-c.h"
@@ -299,6 +300,7 @@ static const struct command commands[] = {
 	{"containers", "", "list containers", run_containers},
 	{"fsck", "[--fix] …", "look for damage while no server runs; see fsck --help", NULL,
 	 fsck_main},
+	{"doctor", "[-o json]", "say what this node can do, and what helps", NULL, doctor_main},
 	{"version", "", "versions of this program and of the server", run_version},
 };
 

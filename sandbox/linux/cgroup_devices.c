@@ -121,6 +121,13 @@ static int load_program(const struct cgroup_device *extra, size_t count)
 	return fd < 0 ? -errno : fd;
 }
 
+int cgroup_devices_try(void)
+{
+	cleanup_close int fd = load_program(NULL, 0);
+
+	return fd < 0 ? fd : 0;
+}
+
 /* The program of the list without extras; a descriptor of its own, or a negative errno. */
 static int default_program(struct cgroups *cg)
 {

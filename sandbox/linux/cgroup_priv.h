@@ -121,6 +121,9 @@ struct bpf_insn;
 struct bpf_insn *cgroup_devices_program(const struct cgroup_device *extra, size_t count,
 					size_t *ret_count);
 
+/* Whether the kernel takes it: 0 or a negative errno. */
+int cgroup_devices_try(void);
+
 struct pid_list {
 	pid_t *items;
 	size_t count, capacity;

@@ -186,8 +186,11 @@ func cdiRefusals(t *testing.T, s *scene) {
 const handlerLook = "grep NoNewPrivs /proc/self/status | cut -f2; ulimit -n; ulimit -Hn"
 
 func handlerOptions(t *testing.T, s *scene) {
-	r, err := node.Call(s.Runtime.Status, &cri.StatusRequest{})
+	r, err := node.Call(s.Runtime.Status, &cri.StatusRequest{Verbose: true})
 	must(t, err)
+	if !strings.Contains(r.Info["doctor"], `{"name":"kernel","state":"ok","detail":"Linux `) {
+		t.Errorf("the doctor says %q", r.Info["doctor"])
+	}
 	var names []string
 	for _, h := range r.RuntimeHandlers {
 		names = append(names, h.Name)

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `crisp doctor` finds, for Status: looked for once, on another thread, when it is first asked
+ * for. */
+#include "cri/doctor.h"
+
+#include <fcntl.h>
+
+#include "io/base/alloc.h"
+#include "io/base/cleanup.h"
+#include "io/offload.h"
+#include "sandbox/linux/doctor.h"
+
+struct doctor_job {
+	struct job job;
+	struct buf json;
+};
+
+/* The loop's; lives as long as the process. */
+static char *findings;
+
+static int run(struct job *job, struct error *err)
+{
+	struct doctor_job *j = container_of(job, struct doctor_job, job);
+	struct doctor_report report CLEANUP(doctor_report_done) = {0};
+	cleanup_close int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	doctor_run(root, &report);
+	doctor_json(&report, &j->json);
+	return 0;
+}
+
+static void release(struct job *job)
+{
+	struct doctor_job *j = container_of(job, struct doctor_job, job);
+
+	buf_done(&j->json);
+	free(j);
+}
+
+int cri_doctor_json(struct task *t, const char **ret)
+{
+	struct doctor_job *j;
+	int r = 0;
+
+	if (!findings) {
+		j = xnew(struct doctor_job);
+		job_init(&j->job, run, release);
+		task_stage(t, "looking at what the node can do");
+		r = offload(t, NULL, &j->job);
+		/* another call may have been quicker */
+		if (r == 0 && !findings)
+			findings = buf_take(&j->json);
+		job_unref(&j->job);
+	}
+	if (r == 0)
+		*ret = findings;
+	return r;
+}
