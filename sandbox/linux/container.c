@@ -24,7 +24,6 @@
 #include "sandbox/linux/devices.h"
 #include "sandbox/linux/mounts.h"
 #include "sandbox/linux/ns.h"
-#include "sandbox/linux/mounts.h"
 #include "sandbox/linux/overlay.h"
 #include "sandbox/linux/spec_copy.h"
 #include "sandbox/linux/units.h"

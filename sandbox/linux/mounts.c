@@ -20,6 +20,9 @@
 #include "sandbox/linux/devices.h"
 #include "sandbox/linux/overlay.h"
 
+/* A node may have 100,000 mounts (fs.mount-max), of some 200 bytes each. */
+#define MOUNTINFO_MAX (64u << 20)
+
 static int make_directories(const char *path, struct error *err)
 {
 	cleanup_free char *copy = xstrdup(path);
@@ -92,6 +95,49 @@ static int set_attributes(int mount, const struct mount_spec *m, int user_fd, bo
 		return error_errno(err, errno, "make the mount of %s read-only",
 				   m->source ?: m->target);
 	return 0;
+}
+
+static const char *find_mount(const char *mountinfo, uint64_t id)
+{
+	for (const char *line = mountinfo; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strtoull(line, NULL, 10) == id)
+			return line;
+	}
+	return NULL;
+}
+
+/* Whether the line of proc_pid_mountinfo(5) has such an optional field; blanks in paths are
+ * escaped. */
+static bool has_peers(const char *line, const char *field)
+{
+	const char *end = strstr(line, " - "), *found = strstr(line, field);
+
+	return found && end && found < end;
+}
+
+/* Without peers of the source propagation would be without effect, and nobody would know. */
+static int check_propagation(int source, const struct mount_spec *m, struct error *err)
+{
+	struct buf text CLEANUP(buf_done) = {0};
+	struct statx st;
+	const char *line;
+
+	if (m->propagation == PROPAGATION_PRIVATE)
+		return 0;
+	if (statx(source, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0)
+		return error_errno(err, errno, "find the mount of %s", m->source);
+	TRY(fs_read_file("/proc/self/mountinfo", MOUNTINFO_MAX, &text, err));
+	line = find_mount(text.data, st.stx_mnt_id);
+	if (line && (has_peers(line, " shared:") ||
+		     (m->propagation == PROPAGATION_SLAVE && has_peers(line, " master:"))))
+		return 0;
+	return error_set(
+		err, ERR_PRECONDITION,
+		"mount %s on %s with propagation %s: the mount that it lies on is private; "
+		"make that shared (mount --make-shared)",
+		m->source, m->target,
+		m->propagation == PROPAGATION_SHARED ? "both ways" : "from the host");
 }
 
 static int clone_source(int source, const char *name, bool is_recursive, int *ret_fd,
@@ -198,6 +244,7 @@ int mount_source_open(const struct mount_spec *m, int user_fd, bool has_devices,
 	TRY(open_source(m->source, &source, err));
 	if (fstat(source, &st) < 0)
 		return error_errno(err, errno, "look at the mount source %s", m->source);
+	TRY(check_propagation(source, m, err));
 	TRY(clone_source(source, m->source, true, &mount, err));
 	TRY(set_attributes(mount, m, user_fd, has_devices || is_device(&st), err));
 	*ret = (struct mount_source){.fd = take_fd(&mount), .is_directory = S_ISDIR(st.st_mode)};

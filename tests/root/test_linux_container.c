@@ -377,6 +377,29 @@ static void propagation_is_as_asked(void **state)
 	pod_done(&p);
 }
 
+/* It would have no effect, and nobody would know. */
+static void propagation_needs_a_shared_mount(void **state)
+{
+	static const char *const words[] = {"from the host", "both ways"};
+	cleanup_free char *source = in_dir("alone");
+
+	assert_int_equal(mkdir(source, 0755), 0);
+	assert_int_equal(mount("alone", source, "tmpfs", 0, NULL), 0);
+	assert_int_equal(mount(NULL, source, NULL, MS_PRIVATE, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		struct mount_spec m = {.source = source,
+				       .target = "/m",
+				       .propagation = i ? PROPAGATION_SHARED : PROPAGATION_SLAVE};
+		struct linux_pod p;
+
+		pod_init(&p, "true");
+		p.container.mounts = &m;
+		p.container.mount_count = 1;
+		run_fails(&p, ERR_PRECONDITION, words[i]);
+	}
+	umount2(source, MNT_DETACH);
+}
+
 static void missing_program_is_told(void **state)
 {
 	struct linux_pod p;
@@ -892,6 +915,7 @@ int main(void)
 		cmocka_unit_test(readonly_root_is_readonly),
 		cmocka_unit_test(binds_have_their_attributes),
 		cmocka_unit_test(propagation_is_as_asked),
+		cmocka_unit_test(propagation_needs_a_shared_mount),
 		cmocka_unit_test(missing_program_is_told),
 		cmocka_unit_test(links_in_the_image_lead_nowhere),
 		cmocka_unit_test(mount_targets_and_directories_stay_inside),
