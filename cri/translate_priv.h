@@ -74,6 +74,9 @@ int translate_container(struct arena *arena, const struct container *c, const st
 
 /* translate_profiles.c */
 
+/* What the kernel takes as a profile's name. */
+#define APPARMOR_NAME_MAX 255
+
 /* PROFILE_NONE: nothing is said of it. */
 enum profile_kind {
 	PROFILE_NONE,

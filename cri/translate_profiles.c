@@ -111,6 +111,12 @@ int translate_check_seccomp(const Runtime__V1__SecurityProfile *profile, const c
 			  ref, err);
 }
 
+/* Behind a prefix that clients give it from habit. */
+static const char *plain_name(const char *ref)
+{
+	return !strncmp(ref, LOCALHOST, strlen(LOCALHOST)) ? ref + strlen(LOCALHOST) : ref;
+}
+
 int translate_check_apparmor(const Runtime__V1__SecurityProfile *profile, const char *old,
 			     struct error *err)
 {
@@ -124,10 +130,18 @@ int translate_check_apparmor(const Runtime__V1__SecurityProfile *profile, const 
 	kind = translate_profile(profile, old, &ref);
 	if (kind != PROFILE_LOCALHOST)
 		return 0;
-	return error_set(err, ERR_UNIMPLEMENTED,
-			 "%s: this version can't do profiles of the node yet; leave it out",
-			 profile ? SECURITY_CONTEXT ".apparmor"
-				 : SECURITY_CONTEXT ".apparmor_profile");
+	ref = plain_name(ref);
+	/* it goes into a command to the kernel and is looked up in a list with one a line */
+	for (const char *p = ref; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 127)
+			return error_set(err, ERR_INVALID,
+					 SECURITY_CONTEXT
+					 ".apparmor: a profile's name has no control characters");
+	if (!*ref || strlen(ref) > APPARMOR_NAME_MAX)
+		return error_set(err, ERR_INVALID,
+				 SECURITY_CONTEXT ".apparmor: a profile's name has 1 to %d bytes",
+				 APPARMOR_NAME_MAX);
+	return 0;
 }
 
 #pragma GCC diagnostic push
@@ -141,6 +155,26 @@ static enum profile_kind seccomp_of(const ContainerSecurity *s, const char **ret
 	if (s->privileged)
 		return PROFILE_UNCONFINED;
 	return translate_profile(s->seccomp, s->seccomp_profile_path, ret_path);
+}
+
+static void apparmor_of(const ContainerSecurity *s, struct container_spec *ret)
+{
+	enum profile_kind kind = PROFILE_NONE;
+	const char *ref = NULL;
+
+	if (s && s->privileged)
+		kind = PROFILE_UNCONFINED;
+	else if (s)
+		kind = translate_profile(s->apparmor, s->apparmor_profile, &ref);
+	ret->apparmor_profile = NULL;
+	if (kind == PROFILE_UNCONFINED)
+		ret->apparmor = APPARMOR_UNCONFINED;
+	else if (kind == PROFILE_LOCALHOST)
+		ret->apparmor = APPARMOR_LOCALHOST;
+	else
+		ret->apparmor = APPARMOR_RUNTIME_DEFAULT;
+	if (ref)
+		ret->apparmor_profile = plain_name(ref);
 }
 
 #pragma GCC diagnostic pop
@@ -172,4 +206,5 @@ void translate_profiles(struct arena *arena, const struct container *c, struct c
 		ret->seccomp_profile = arena_printf(arena, "%s/" SECCOMP_PROFILE_NAME, c->root_dir);
 		break;
 	}
+	apparmor_of(s, ret);
 }

@@ -118,6 +118,8 @@ struct rlimit_spec {
 
 enum seccomp_kind { SECCOMP_UNCONFINED, SECCOMP_RUNTIME_DEFAULT, SECCOMP_LOCALHOST };
 
+enum apparmor_kind { APPARMOR_UNCONFINED, APPARMOR_RUNTIME_DEFAULT, APPARMOR_LOCALHOST };
+
 enum groups_policy { GROUPS_MERGE, GROUPS_STRICT };
 
 /* As asked for; names are looked up in the image's own passwd and group. */
@@ -160,6 +162,8 @@ struct container_spec {
 	/* SECCOMP_LOCALHOST: a file with the JSON text that stays as it is while the container is
 	 */
 	const char *seccomp_profile;
+	enum apparmor_kind apparmor;
+	const char *apparmor_profile; /* APPARMOR_LOCALHOST: its name */
 	enum ns_mode pid;
 	const char *pid_target; /* NS_TARGET: container id */
 	bool has_tty, has_stdin;

@@ -19,6 +19,7 @@
 #include "io/base/path.h"
 #include "io/fs.h"
 #include "recovery/exit_status.h"
+#include "sandbox/linux/apparmor.h"
 #include "sandbox/linux/init/protocol.h"
 #include "sandbox/linux/kind.h"
 #include "sandbox/linux/devices.h"
@@ -166,6 +167,7 @@ static int run_lookup(struct job *job, struct error *err)
 	if (j->wants_user) {
 		TRY(overlay_open_layers(&spec->layers, &root, err));
 		TRY(user_lookup(root, &spec->user, &j->user, err));
+		TRY(apparmor_need(kind.root, spec->apparmor, spec->apparmor_profile, err));
 	}
 	for (size_t i = 0; i < spec->mount_count && j->wants_user; i++)
 		if (spec->mounts[i].kind == MOUNT_IMAGE)

@@ -17,6 +17,7 @@
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
 #include "io/base/path.h"
+#include "sandbox/linux/apparmor.h"
 #include "sandbox/linux/caps.h"
 #include "sandbox/linux/cgroup_priv.h"
 #include "sandbox/linux/devices.h"
@@ -70,6 +71,8 @@ void plan_add_process(struct plan_builder *b, const struct linux_container *c,
 		plan_add_list(b, c->user.groups, c->user.group_count, sizeof(*c->user.groups));
 	struct plan_list filter = {0};
 	plan_string cwd = plan_add_string(b, spec->cwd && *spec->cwd ? spec->cwd : "/");
+	plan_string apparmor = plan_add_string(
+		b, apparmor_name(spec->apparmor, spec->apparmor_profile, kind.has_apparmor));
 	struct plan *plan;
 
 	if (c->filter)
@@ -83,6 +86,7 @@ void plan_add_process(struct plan_builder *b, const struct linux_container *c,
 	plan->filter = filter;
 	plan->filter_flags = c->filter ? c->filter->flags : 0;
 	plan->cwd = cwd;
+	plan->apparmor = apparmor;
 	plan->uid = c->user.uid;
 	plan->gid = c->user.gid;
 	plan->capabilities = spec->capabilities & caps_all();

@@ -45,6 +45,8 @@ struct linux_kind {
 	char *skeleton;	  /* the lowest layer of all containers */
 	char boot[BOOT_ID_SIZE];
 	bool has_systemd; /* it is asked for cgroups */
+	int root;	  /* the host's root directory */
+	bool has_apparmor;
 };
 
 extern struct linux_kind kind;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The linux kind: containers by namespaces and cgroups, in our own code. */
 #include <errno.h>
+#include <fcntl.h>
 
 #include "io/base/cleanup.h"
 #include "io/base/log.h"
 #include "io/embed.h"
+#include "sandbox/linux/apparmor.h"
 #include "sandbox/linux/caps.h"
 #include "sandbox/linux/kind.h"
 #include "sandbox/linux/linux.h"
 
-struct linux_kind kind = {.pid1_program = -1};
+struct linux_kind kind = {.pid1_program = -1, .root = -1};
 
 extern const char pid1_program[], pid1_program_end[];
 
@@ -20,9 +22,10 @@ static void linux_shutdown(void)
 	spawner_free(kind.spawner);
 	cgroups_free(kind.cgroups);
 	close_fd(kind.pid1_program);
+	close_fd(kind.root);
 	free(kind.skeleton);
 	seccomp_cache_done();
-	kind = (struct linux_kind){.pid1_program = -1};
+	kind = (struct linux_kind){.pid1_program = -1, .root = -1};
 }
 
 /* What the first container would wait for; the default filter takes 30 ms to compile. */
@@ -50,6 +53,8 @@ static int linux_init(const struct sandboxer_env *env, struct error *err)
 	int r;
 
 	kind.env = *env;
+	kind.root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	kind.has_apparmor = apparmor_is_enabled(kind.root);
 	r = boot_id(kind.boot, err);
 	if (r == 0)
 		r = embed_memfd("crisp-pid1", pid1_program, pid1_program_end, &kind.pid1_program,

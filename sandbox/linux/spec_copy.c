@@ -102,6 +102,7 @@ void container_spec_copy(struct arena *a, const struct container_spec *spec,
 	ret->upper = copy_string(a, spec->upper);
 	ret->work = copy_string(a, spec->work);
 	ret->seccomp_profile = copy_string(a, spec->seccomp_profile);
+	ret->apparmor_profile = copy_string(a, spec->apparmor_profile);
 	ret->pid_target = copy_string(a, spec->pid_target);
 	copy_strings(a, &ret->argv);
 	copy_strings(a, &ret->envp);

@@ -32,6 +32,7 @@ func TestSecurity(t *testing.T) {
 		{"UserNamespaceRefused", securityUserNamespaceRefused},
 		{"PidNamespaces", securityPidNamespaces},
 		{"Privileged", securityPrivileged},
+		{"AppArmor", securityAppArmor},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s) })
 	}
@@ -332,5 +333,31 @@ func securityPrivileged(t *testing.T, s *scene) {
 	p.Tune = func(c *cri.ContainerConfig) { c.Linux.SecurityContext.Privileged = true }
 	must(t, p.Run())
 	refused(t, s.createError(t, p, node.Demo), codes.InvalidArgument, "config.linux.security_context.privileged")
+	s.end(t, p)
+}
+
+// securityAppArmor: a profile that the node does not have is refused, with and without AppArmor in its
+// kernel; the default one and none are no reason to.
+func securityAppArmor(t *testing.T, s *scene) {
+	for _, profile := range []*cri.SecurityProfile{nil, {ProfileType: cri.SecurityProfile_RuntimeDefault}, {ProfileType: cri.SecurityProfile_Unconfined}} {
+		p := s.pod("apparmor")
+		p.Tune = func(c *cri.ContainerConfig) { c.Linux.SecurityContext.Apparmor = profile }
+		expectEnd(t, s.run(t, p, "/bin/true"), 0, "Completed")
+		s.end(t, p)
+	}
+	p := s.pod("apparmor-refused")
+	must(t, p.Run())
+	for _, name := range []string{"localhost/not-there", "not-there"} {
+		p.Tune = func(c *cri.ContainerConfig) {
+			c.Linux.SecurityContext.Apparmor = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: name}
+		}
+		refused(t, s.createError(t, p, node.Demo), codes.InvalidArgument, "apparmor profile not-there:")
+	}
+	p.Tune = func(c *cri.ContainerConfig) { c.Linux.SecurityContext.ApparmorProfile = "localhost/not-there" }
+	refused(t, s.createError(t, p, node.Demo), codes.InvalidArgument, "apparmor profile not-there:")
+	for _, name := range []string{"localhost/", "nothing", "localhost/a\nb"} {
+		p.Tune = func(c *cri.ContainerConfig) { c.Linux.SecurityContext.ApparmorProfile = name }
+		refused(t, s.createError(t, p, node.Demo), codes.InvalidArgument, "config.linux.security_context.apparmor")
+	}
 	s.end(t, p)
 }

@@ -21,6 +21,7 @@ struct helper {
 	int cwd;    /* its working directory, O_PATH */
 	int master; /* terminal, or −1 */
 	int slave;
+	int apparmor; /* what takes the profile of the program, or −1 */
 };
 
 /* Reports step, path (may be NULL) and errno, ends the process. */
@@ -80,5 +81,7 @@ void set_stdio(struct helper *h);
 
 void set_oom_score(int value);
 void set_rlimits(struct helper *h);
+/* Opens what takes the profile, while procfs is still the spawner's own. */
+void open_apparmor(struct helper *h);
 /* Ids, capabilities, no_new_privs and filter, then the program. */
 void become(struct helper *h) __attribute__((noreturn));

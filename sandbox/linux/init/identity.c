@@ -13,6 +13,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/keyctl.h>
+#include <linux/magic.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -23,6 +24,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -37,6 +39,38 @@ void set_oom_score(int value)
 	if (file >= 0 && write(file, text, (size_t)n) < 0)
 		errno = 0;
 	close(file);
+}
+
+void open_apparmor(struct helper *h)
+{
+	struct statfs fs;
+
+	if (!h->plan->apparmor)
+		return;
+	h->apparmor = open("/proc/thread-self/attr/apparmor/exec", O_WRONLY | O_CLOEXEC);
+	if (h->apparmor < 0 && errno == ENOENT)
+		h->apparmor = open("/proc/thread-self/attr/exec", O_WRONLY | O_CLOEXEC);
+	if (h->apparmor < 0 || fstatfs(h->apparmor, &fs) < 0)
+		fail(STEP_APPARMOR, plan_text(h->plan, h->plan->apparmor));
+	/* what is not procfs would take it and do nothing (CVE-2023-28642, CVE-2025-52881) */
+	if (fs.f_type != PROC_SUPER_MAGIC) {
+		errno = EXDEV;
+		fail(STEP_APPARMOR, plan_text(h->plan, h->plan->apparmor));
+	}
+}
+
+/* From the next execve on. */
+static void set_apparmor(const struct helper *h)
+{
+	const char *profile = plan_text(h->plan, h->plan->apparmor);
+	char text[300];
+	int n;
+
+	if (!profile)
+		return;
+	n = snprintf(text, sizeof(text), "exec %s", profile);
+	if (write(h->apparmor, text, (size_t)n) != n)
+		fail(STEP_APPARMOR, profile);
 }
 
 static void set_rlimit(const struct plan_rlimit *wanted)
@@ -187,6 +221,7 @@ void become(struct helper *h)
 	drop_bounding(plan->capabilities);
 	set_ids(h);
 	set_capabilities(plan);
+	set_apparmor(h);
 	if (is_filter_last) {
 		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 			fail(STEP_IDS, "no_new_privs");

@@ -222,14 +222,21 @@ static void run_pid1(struct helper *h)
 
 int main(void)
 {
-	struct helper h = {
-		.root = -1, .dev = -1, .null = -1, .pts = -1, .cwd = -1, .master = -1, .slave = -1};
+	struct helper h = {.root = -1,
+			   .dev = -1,
+			   .null = -1,
+			   .pts = -1,
+			   .cwd = -1,
+			   .master = -1,
+			   .slave = -1,
+			   .apparmor = -1};
 
 	/* the spawner's child may have left it open over exec */
 	syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
 	umask(0);
 	h.plan = map_plan();
 	set_oom_score(h.plan->oom_score_adj);
+	open_apparmor(&h);
 	/* from here on no process of the container may trace this one or read its descriptors */
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	switch ((enum init_stage)h.plan->stage) {

@@ -73,6 +73,7 @@ enum init_message { INIT_READY = 1, INIT_GO, INIT_FAILED };
 	X(STEP_IDS, "set the user and group")                                                      \
 	X(STEP_CAPABILITIES, "set the capabilities")                                               \
 	X(STEP_SECCOMP, "load the seccomp filter")                                                 \
+	X(STEP_APPARMOR, "ask for the apparmor profile")                                           \
 	X(STEP_EXEC, "exec")
 
 enum init_step {
@@ -153,6 +154,7 @@ struct plan {
 	uint64_t capabilities, ambient;
 	uint32_t filter_flags; /* of seccomp(2) */
 	plan_string cwd, hostname;
+	plan_string apparmor;	     /* profile of the program, 0: none */
 	struct plan_list cgroup_fds; /* int32_t: files to write "0" to */
 	struct plan_list argv, envp; /* uint64_t offsets of strings and a 0 behind the last */
 	struct plan_list groups;     /* uint32_t */
