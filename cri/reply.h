@@ -28,7 +28,9 @@ static inline int64_t positive(int64_t value)
 
 Runtime__V1__PodSandboxState reply_sandbox_state(const struct sandbox *sb);
 Runtime__V1__ContainerState reply_container_state(const struct container *c);
-/* In full; what reads it may show a container whose recovery goes on. */
+/* In full; what reads it may show a container whose recovery goes on. Its limits are those that
+ * were asked for: to look at the kernel's takes time, which ContainerStatus has and events have
+ * not. */
 Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena,
 						     const struct container *c);
 Runtime__V1__PodSandboxStatus *reply_sandbox_status(struct arena *arena, const struct sandbox *sb);
