@@ -44,7 +44,8 @@ struct sandboxer_env {
 	/*
 	 * The kernel killed so many processes of a container for memory, since it was last told of;
 	 * group is the cgroup whose limit did it, "/" when the node had no memory left, NULL when
-	 * nobody knows. As it happens, but for what happened while no server ran.
+	 * nobody knows. As it happens, but for what happened while no server ran; told again only
+	 * if a server dies under it.
 	 */
 	void (*container_oom)(void *data, const char *container_id, uint64_t kills,
 			      const char *group);

@@ -197,6 +197,8 @@ func oomOnce(t *testing.T, s *scene) {
 	p.Tune = limitMemory(oomLimit)
 	must(t, p.Up(node.Demo, "/bin/sh", "-c", eat+"; sleep 1000"))
 	s.expectKills(t, p, 1, s.cgroupOf(p), "its own")
+	// one that dies before this is durable has told it for the next one, too
+	s.output(t, p, "true")
 	s.Restart(t)
 	s.output(t, p, "true")
 	must(t, p.Stop(0))
