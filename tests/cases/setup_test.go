@@ -186,3 +186,21 @@ func (s *scene) self(t *testing.T, name string) int {
 	t.Fatalf("no %s in /proc/%d/status", name, pid)
 	return 0
 }
+
+// processorTime is what the server has used, and the children that it has reaped.
+func (s *scene) processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	pid, err := s.Pid()
+	must(t, err)
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must(t, err)
+	_, rest, _ := strings.Cut(string(raw), ") ")
+	var ticks int
+	for _, field := range strings.Fields(rest)[11:15] {
+		n, err := strconv.Atoi(field)
+		must(t, err)
+		ticks += n
+	}
+	// in hundredths of a second everywhere that Linux is (sysconf(3), _SC_CLK_TCK)
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
