@@ -57,6 +57,7 @@ static int make_run_dir(struct node *n, struct error *err)
 {
 	struct statfs fs;
 
+	TRY(fs_make_dirs(n->state_dir, 0711, err));
 	n->run_dir = xasprintf("%s/run", n->state_dir);
 	TRY(fs_make_dirs(n->run_dir, 0711, err));
 	if (statfs(n->run_dir, &fs) < 0)

@@ -61,7 +61,13 @@ static bool is_name(const char *name)
 	return true;
 }
 
-/* The tab is what the kernel itself prints between numbers. */
+/* Numbers, ranges, lists, names, addresses; the tab is what the kernel itself prints between
+ * numbers. It may pass over what else stands behind a number. */
+static bool is_value_char(char c)
+{
+	return is_name_char(c) || (c && strchr(" \t,:/", c));
+}
+
 static bool is_value(const char *value)
 {
 	size_t n = strlen(value);
@@ -69,7 +75,7 @@ static bool is_value(const char *value)
 	if (!n || n > VALUE_MAX_LENGTH)
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (((unsigned char)value[i] < ' ' && value[i] != '\t') || value[i] == 127)
+		if (!is_value_char(value[i]))
 			return false;
 	return true;
 }
@@ -86,7 +92,7 @@ static int check_one(const struct sandbox_spec *spec, const struct key_value *kv
 	if (!kv->value || !is_value(kv->value))
 		return error_set(
 			err, ERR_INVALID,
-			"sysctl %s: its value is empty, too long or has control characters",
+			"sysctl %s: its value is empty, too long or has characters that none has",
 			kv->key);
 	scope = scope_of(kv->key);
 	if (scope == SCOPE_NODE)
