@@ -33,6 +33,7 @@ func TestSecurity(t *testing.T) {
 		{"PidNamespaces", securityPidNamespaces},
 		{"Privileged", securityPrivileged},
 		{"AppArmor", securityAppArmor},
+		{"SharedPidNamespace", securitySharedPid},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s) })
 	}
@@ -358,6 +359,19 @@ func securityAppArmor(t *testing.T, s *scene) {
 	for _, name := range []string{"localhost/", "nothing", "localhost/a\nb"} {
 		p.Tune = func(c *cri.ContainerConfig) { c.Linux.SecurityContext.ApparmorProfile = name }
 		refused(t, s.createError(t, p, node.Demo), codes.InvalidArgument, "config.linux.security_context.apparmor")
+	}
+	s.end(t, p)
+}
+
+// securitySharedPid: what holds a pod's shared pid namespace may do nothing.
+func securitySharedPid(t *testing.T, s *scene) {
+	p := s.pod("shared-pid")
+	p.Config.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_POD
+	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+	const none = "0000000000000000"
+	want := "Name: crisp-pid1 CapInh: " + none + " CapPrm: " + none + " CapEff: " + none + " CapBnd: " + none + " CapAmb: " + none + " NoNewPrivs: 1\n"
+	if got := s.output(t, p, `echo $(grep -E "^(Name|Cap...|NoNewPrivs):" /proc/1/status)`); got != want {
+		t.Errorf("%q, not %q", got, want)
 	}
 	s.end(t, p)
 }

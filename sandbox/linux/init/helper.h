@@ -83,5 +83,7 @@ void set_oom_score(int value);
 void set_rlimits(struct helper *h);
 /* Opens what takes the profile, while procfs is still the spawner's own. */
 void open_apparmor(struct helper *h);
+/* All but the plan's capabilities, for good. */
+void give_up_privileges(struct helper *h);
 /* Ids, capabilities, no_new_privs and filter, then the program. */
 void become(struct helper *h) __attribute__((noreturn));

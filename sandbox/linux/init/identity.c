@@ -155,6 +155,14 @@ static void set_capabilities(const struct plan *plan)
 			fail(STEP_CAPABILITIES, NULL);
 }
 
+void give_up_privileges(struct helper *h)
+{
+	drop_bounding(h->plan->capabilities);
+	set_capabilities(h->plan);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		fail(STEP_IDS, "no_new_privs");
+}
+
 /* Turns offsets into pointers, in place. */
 static char **relocate(struct plan *plan, struct plan_list list)
 {

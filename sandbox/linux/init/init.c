@@ -216,6 +216,8 @@ static void run_pid1(struct helper *h)
 	dup2(h->plan->exec_fd, 0);
 	syscall(SYS_close_range, 1, ~0u, CLOSE_RANGE_CLOEXEC);
 	fcntl(0, F_SETFD, FD_CLOEXEC);
+	/* it needs none, and the plan has none */
+	give_up_privileges(h);
 	syscall(SYS_execveat, 0, "", argv, envp, AT_EMPTY_PATH);
 	fail(STEP_EXEC, "pid 1");
 }
