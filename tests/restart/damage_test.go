@@ -147,7 +147,7 @@ func TestUnusableRowsAreLeftAlone(t *testing.T) {
 	wrong := strings.Repeat("../", 21) + "x" // as long as an id
 	s.sql(t, fmt.Sprintf(`UPDATE sandboxes SET kind = 'martian' WHERE id = '%s';
 INSERT INTO containers SELECT '%s', sandbox_id, state, config, record, image_id, image_ref, user_image, created_at,
-started_at, finished_at, exit_code, exit_known, reason, message, log_path, pid, uid, gid, resources, next_resources FROM containers WHERE id = '%s'`,
+started_at, finished_at, exit_code, exit_known, reason, message, log_path, pid, uid, gid, resources, next_resources, edits FROM containers WHERE id = '%s'`,
 		foreign.ID, wrong, good.Container))
 	s.Run(t)
 	s.expectWorks(t, good)

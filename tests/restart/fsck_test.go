@@ -121,7 +121,7 @@ UPDATE sandboxes SET state = 1000 WHERE id = '%s';
 DELETE FROM sandboxes WHERE id = '%s';
 DELETE FROM sandboxes WHERE id = '%s'; DELETE FROM containers WHERE id = '%s';
 INSERT INTO containers SELECT '%s', sandbox_id, state, config, record, image_id, image_ref, user_image, created_at,
-started_at, finished_at, exit_code, exit_known, reason, message, log_path, pid, uid, gid, resources, next_resources FROM containers WHERE id = '%s';
+started_at, finished_at, exit_code, exit_known, reason, message, log_path, pid, uid, gid, resources, next_resources, edits FROM containers WHERE id = '%s';
 INSERT INTO layers VALUES ('sha256:%s', NULL, NULL, 10, 10, 1, 0);
 INSERT INTO images SELECT 'sha256:%s', config, manifest_digest, 'sha256:%s', 'docker.io/library/broken:latest', NULL,
 size_bytes, created_at, is_pinned, is_removed FROM images LIMIT 1`,

@@ -56,7 +56,7 @@ SELECT printf('%%064x', i), state, kind, handler, config, record, created_at, na
 FROM sandboxes, n WHERE id = '%s';
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 INSERT INTO containers SELECT printf('%%064x', 1000000 + i), printf('%%064x', i), state, config, record, image_id,
-image_ref, user_image, created_at, started_at, finished_at, exit_code, exit_known, reason, message, log_path, pid, uid, gid, resources, next_resources
+image_ref, user_image, created_at, started_at, finished_at, exit_code, exit_known, reason, message, log_path, pid, uid, gid, resources, next_resources, edits
 FROM containers, n WHERE id = '%s';
 COMMIT`, count, p.ID, count, p.Container))
 }
