@@ -32,7 +32,7 @@ type scene struct {
 // newScene has made and removed a pod already, so that whatever is made at first use is there.
 func newScene(t *testing.T, options ...string) *scene {
 	t.Helper()
-	return newSceneIn(t, fmt.Sprintf("/crisp-cases-%d", os.Getpid()), "--cgroup-driver", "cgroupfs")
+	return newSceneIn(t, fmt.Sprintf("/crisp-cases-%d", os.Getpid()), append(options, "--cgroup-driver", "cgroupfs")...)
 }
 
 // newSceneIn has pods in a parent, by a server with options.
