@@ -87,6 +87,15 @@ static void unref_job(struct cgroup_job **j)
 
 #define CLEANUP_JOB __attribute__((cleanup(unref_job)))
 
+/* For what makes something: it ends before this returns, or it would make again what a teardown
+ * removes meanwhile. */
+static int run_to_end(struct task *t, struct cgroup_job *j)
+{
+	TRY(task_check(t));
+	offload_start(t, NULL, &j->job);
+	return offload_finish(t, &j->job);
+}
+
 static int run_simple(struct task *t, struct cgroups *cg, const char *path,
 		      int (*fn)(struct cgroup_job *j, struct error *err))
 {
@@ -229,7 +238,7 @@ static int run_with_limits(struct task *t, struct cgroups *cg, const char *path,
 	TRY(limits_plan(cg, r, &j->settings, &t->err));
 	if (undone)
 		TRY(limits_plan_without(cg, r, undone, &j->undone, &t->err));
-	return offload(t, NULL, &j->job);
+	return run_to_end(t, j);
 }
 
 int cgroup_create(struct task *t, struct cgroups *cg, const char *path, const struct resources *r)
@@ -366,7 +375,7 @@ int cgroup_exec_open(struct task *t, struct cgroups *cg, const char *path, const
 
 	TRY(exec_path(path, exec_id, &whole, &t->err));
 	j = new_job(cg, whole, run_exec_open);
-	TRY(offload(t, NULL, &j->job));
+	TRY(run_to_end(t, j));
 	*ret = j->join;
 	j->join = CGROUP_JOIN_NONE;
 	return 0;
