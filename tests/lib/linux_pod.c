@@ -213,9 +213,21 @@ int linux_node_setup(void **state)
 	return 0;
 }
 
-void linux_node_restart(void)
+/* What jobs have to tell the loop is told. */
+static int hear_jobs(struct task *t, void *arg)
+{
+	return task_sleep_ms(t, 1);
+}
+
+static void end_jobs(void)
 {
 	offload_shutdown();
+	on_task(hear_jobs, NULL);
+}
+
+void linux_node_restart(void)
+{
+	end_jobs();
 	node.kind->shutdown();
 	pins_close(node.pins);
 	loop_free(node.loop);
@@ -227,7 +239,7 @@ int linux_node_teardown(void **state)
 	struct error err = {0};
 	int tmp;
 
-	offload_shutdown();
+	end_jobs();
 	node.kind->shutdown();
 	if (pins_destroy(node.pins, &err) < 0)
 		fail_msg("%s", err.text);
