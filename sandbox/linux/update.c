@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Changed limits. Those of the cgroup come first, since only they can be refused. Peculiar: the
- * score for the OOM killer is one of each process, so all that are in the container get it; one
- * that is forked while that goes on may keep the old one.
+ * score for the OOM killer is one of each process, so all that are in the container get it, those
+ * too that are forked while that goes on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +21,8 @@
 #include "sandbox/linux/units.h"
 
 #define CGROUP_TEXT_MAX 3072
+/* Lists of processes that are read at the most, while some fork and fork. */
+#define SCORE_ROUNDS 16
 
 /* proc is a folder in /proc, which stays one process's, whoever has the pid by now. */
 static bool is_in(const struct linux_container *c, int proc)
@@ -75,20 +77,60 @@ static int set_score(const struct linux_container *c, pid_t pid, const char *sco
 	return error_errno(err, -r, "write %s to oom_score_adj of process %d", score, (int)pid);
 }
 
+static int by_number(const void *a, const void *b)
+{
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct pids {
+	pid_t *items;
+	size_t count;
+};
+
+static void pids_done(struct pids *p)
+{
+	free(p->items);
+	*p = (struct pids){0};
+}
+
+/* Of those that are not in known; ret_any says whether there were any. */
+static int set_new_scores(const struct linux_container *c, const struct pids *now,
+			  const struct pids *known, const char *score, bool *ret_any,
+			  struct error *err)
+{
+	*ret_any = false;
+	for (size_t i = 0; i < now->count; i++) {
+		if (known->count &&
+		    bsearch(&now->items[i], known->items, known->count, sizeof(pid_t), by_number))
+			continue;
+		*ret_any = true;
+		TRY(set_score(c, now->items[i], score, err));
+	}
+	return 0;
+}
+
+/* A process that was forked before its parent had the new score has the old one, and may be in no
+ * list yet: so until a list has nobody new. */
 static int set_scores(struct task *t, struct linux_container *c, int64_t value)
 {
+	struct pids now CLEANUP(pids_done) = {0}, known CLEANUP(pids_done) = {0};
 	char score[16];
-	pid_t *pids = NULL;
-	size_t count = 0;
-	int r = 0;
+	bool has_any = true;
 
 	linux_score_note(value);
 	snprintf(score, sizeof(score), "%d", (int)value);
-	TRY(cgroup_procs(t, kind.cgroups, c->cgroup, &pids, &count));
-	for (size_t i = 0; i < count && r == 0; i++)
-		r = set_score(c, pids[i], score, &t->err);
-	free(pids);
-	return r;
+	for (int round = 0; has_any && round < SCORE_ROUNDS; round++) {
+		pids_done(&known);
+		known = now;
+		now = (struct pids){0};
+		TRY(cgroup_procs(t, kind.cgroups, c->cgroup, &now.items, &now.count));
+		TRY(set_new_scores(c, &now, &known, score, &has_any, &t->err));
+		if (now.count)
+			qsort(now.items, now.count, sizeof(pid_t), by_number);
+	}
+	return 0;
 }
 
 /* A scope is made when it starts. */
