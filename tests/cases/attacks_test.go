@@ -115,7 +115,9 @@ func attackLinks(t *testing.T, s *scene, c *canary) {
 
 func attackNull(t *testing.T, s *scene, c *canary) {
 	p := s.attack(t, nil, node.Dir("dev", 0o755), node.Link("dev/null", c.file), node.File("masked", 0o644, "secret"))
-	p.Tune = func(c *cri.ContainerConfig) { c.Linux.SecurityContext.MaskedPaths = []string{"/masked", "/proc/version"} }
+	p.Tune = func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.MaskedPaths = []string{"/masked", "/proc/version"}
+	}
 	must(t, p.Create(attackImage, "/bin/sleep", "1000"))
 	must(t, p.Start())
 	s.lines(t, p, "stat -c '%F %t:%T' /dev/null /masked /proc/version", "character special file 1:3", "character special file 1:3", "character special file 1:3")
