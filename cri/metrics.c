@@ -2,8 +2,9 @@
 /*
  * ListMetricDescriptors, ListPodSandboxMetrics, StreamPodSandboxMetrics: the figures that the
  * kubelet shows at /metrics/cadvisor, under cAdvisor's names and labels. Peculiar: one table has
- * all of them; a figure that isn't known has a descriptor and no value. Values are integers, so
- * times are whole seconds.
+ * all of them, but for those that no container here has: what the kernel counts for a whole disk,
+ * and what it counts on v2 alone. A figure that isn't known has a descriptor and no value. Values
+ * are integers, so times are whole seconds.
  */
 #include "cri/gather.h"
 #include "cri/methods.h"
@@ -128,8 +129,7 @@ static uint64_t start_time(const struct subject *s)
 	return (uint64_t)positive(s->container->started_at);
 }
 
-/* What the kernel counts for a whole disk only; and those that have a value for each device or page
- * size, which are added by themselves. */
+/* Those that have a value for each device or page size, which are added by themselves. */
 static uint64_t never(const struct subject *s)
 {
 	return USAGE_NONE;
@@ -155,10 +155,6 @@ PRESSURE(io, full)
 #define BLKIO "container_blkio_device_usage_total"
 #define HUGETLB "container_hugetlb_usage_bytes"
 #define HUGETLB_PEAK "container_hugetlb_max_usage_bytes"
-#define DISK(name, help, type)                                                                     \
-	{                                                                                          \
-		name, help, type, .keys = {"device"}, .get = never                                 \
-	}
 
 /* Rows of one name follow each other. */
 static const struct metric metrics[] = {
@@ -185,32 +181,16 @@ static const struct metric metrics[] = {
 	 .keys = {"device"}, .values = {""}, .get = fs_inodes_free},
 	{"container_fs_inodes_total", "Inodes of the writable layer's file system", GAUGE,
 	 .keys = {"device"}, .values = {""}, .get = fs_inodes},
-	DISK("container_fs_io_cost_indebt_seconds_total", "Time in debt of an IO cost model",
-	     COUNTER),
-	DISK("container_fs_io_cost_indelay_seconds_total", "Time of delay by an IO cost model",
-	     COUNTER),
-	DISK("container_fs_io_cost_usage_seconds_total", "Time used by an IO cost model", COUNTER),
-	DISK("container_fs_io_cost_wait_seconds_total", "Time of waiting by an IO cost model",
-	     COUNTER),
-	DISK("container_fs_io_current", "Operations under way", GAUGE),
-	DISK("container_fs_io_time_seconds_total", "Time with operations under way", COUNTER),
-	DISK("container_fs_io_time_weighted_seconds_total", "That time by operations", COUNTER),
 	{"container_fs_limit_bytes", "Size of the writable layer's file system", GAUGE,
 	 .keys = {"device"}, .values = {""}, .get = fs_bytes},
-	DISK("container_fs_read_seconds_total", "Time spent reading", COUNTER),
 	{"container_fs_reads_bytes_total", "Bytes read from disks", COUNTER, .keys = {"device"},
 	 .values = {""}, .figure = USAGE_READ_BYTES},
-	DISK("container_fs_reads_merged_total", "Reads that became one", COUNTER),
 	{"container_fs_reads_total", "Reads from disks", COUNTER, .keys = {"device"},
 	 .values = {""}, .figure = USAGE_READS},
-	DISK("container_fs_sector_reads_total", "Sectors read", COUNTER),
-	DISK("container_fs_sector_writes_total", "Sectors written", COUNTER),
 	{"container_fs_usage_bytes", "Bytes in the writable layer", GAUGE, .keys = {"device"},
 	 .values = {""}, .get = layer_bytes},
-	DISK("container_fs_write_seconds_total", "Time spent writing", COUNTER),
 	{"container_fs_writes_bytes_total", "Bytes written to disks", COUNTER, .keys = {"device"},
 	 .values = {""}, .figure = USAGE_WRITE_BYTES},
-	DISK("container_fs_writes_merged_total", "Writes that became one", COUNTER),
 	{"container_fs_writes_total", "Writes to disks", COUNTER, .keys = {"device"},
 	 .values = {""}, .figure = USAGE_WRITES},
 	{HUGETLB_PEAK, "Most bytes of huge pages at a time", GAUGE, .keys = {"pagesize"},
@@ -219,10 +199,6 @@ static const struct metric metrics[] = {
 	{"container_last_seen", "When the figures were read", GAUGE, .get = last_seen,
 	 .divisor = SECOND},
 	{"container_memory_cache", "Bytes of page cache", GAUGE, .figure = USAGE_MEMORY_CACHE},
-	{"container_memory_events_high_total", "How often it was slowed down for memory", COUNTER,
-	 .figure = USAGE_MEMORY_HIGH_EVENTS},
-	{"container_memory_events_max_total", "How often the limit was hit, as v2 counts it",
-	 COUNTER, .figure = USAGE_MEMORY_MAX_EVENTS},
 	{"container_memory_failcnt", "How often the limit was hit", COUNTER,
 	 .figure = USAGE_MEMORY_FAILURES},
 	{"container_memory_failures_total", "Page faults", COUNTER,
@@ -247,10 +223,6 @@ static const struct metric metrics[] = {
 	 .figure = USAGE_MEMORY_MAPPED},
 	{"container_memory_max_usage_bytes", "Most bytes of memory at a time", GAUGE,
 	 .figure = USAGE_MEMORY_PEAK},
-	{"container_memory_pgscan_total", "Pages that reclaim looked at", COUNTER,
-	 .figure = USAGE_PAGES_SCANNED},
-	{"container_memory_pgsteal_total", "Pages that reclaim freed", COUNTER,
-	 .figure = USAGE_PAGES_STOLEN},
 	{"container_memory_rss", "Bytes of anonymous memory", GAUGE, .figure = USAGE_MEMORY_RSS},
 	{"container_memory_swap", "Bytes in swap", GAUGE, .figure = USAGE_SWAP},
 	{"container_memory_total_active_file_bytes", "Bytes of files in use", GAUGE,

@@ -25,10 +25,7 @@ enum usage_figure {
 	USAGE_MEMORY,
 	USAGE_MEMORY_LIMIT,
 	USAGE_MEMORY_PEAK,
-	USAGE_MEMORY_FAILURES,	  /* how often the limit was hit */
-	USAGE_MEMORY_HIGH_EVENTS, /* how often it was slowed down, and how often the limit was hit:
-				   */
-	USAGE_MEMORY_MAX_EVENTS,  /* v2's counters */
+	USAGE_MEMORY_FAILURES, /* how often the limit was hit */
 	USAGE_MEMORY_ACTIVE_FILE,
 	USAGE_MEMORY_INACTIVE_FILE,
 	USAGE_MEMORY_RSS, /* anonymous */
@@ -37,8 +34,6 @@ enum usage_figure {
 	USAGE_MEMORY_KERNEL,
 	USAGE_MEMORY_DIRTY, /* cached writes, and those on their way to a disk */
 	USAGE_MEMORY_WRITEBACK,
-	USAGE_PAGES_SCANNED, /* by reclaim, and what that freed */
-	USAGE_PAGES_STOLEN,
 	USAGE_FILE_REFAULTS, /* of pages that reclaim had taken */
 	USAGE_ANON_REFAULTS,
 	USAGE_PAGE_FAULTS,

@@ -51,8 +51,6 @@ static const struct key memory_v2[] = {
 	{"inactive_file", USAGE_MEMORY_INACTIVE_FILE, 1},
 	{"file_dirty", USAGE_MEMORY_DIRTY, 1},
 	{"file_writeback", USAGE_MEMORY_WRITEBACK, 1},
-	{"pgscan", USAGE_PAGES_SCANNED, 1},
-	{"pgsteal", USAGE_PAGES_STOLEN, 1},
 	{"workingset_refault_file", USAGE_FILE_REFAULTS, 1},
 	{"workingset_refault_anon", USAGE_ANON_REFAULTS, 1},
 	{"pgfault", USAGE_PAGE_FAULTS, 1},
@@ -207,9 +205,6 @@ static void read_memory(int dir, bool is_v2, struct usage *u)
 		read_files(dir, memory_files_v2, u);
 		read_keys(dir, "memory.stat", memory_v2, u);
 		u->figures[USAGE_MEMORY_FAILURES] = cgroup_read_key(dir, "memory.events", "max");
-		u->figures[USAGE_MEMORY_MAX_EVENTS] = u->figures[USAGE_MEMORY_FAILURES];
-		u->figures[USAGE_MEMORY_HIGH_EVENTS] =
-			cgroup_read_key(dir, "memory.events", "high");
 		u->figures[USAGE_OOM_KILLS] = cgroup_read_key(dir, "memory.events", "oom_kill");
 		return;
 	}

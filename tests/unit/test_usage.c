@@ -102,7 +102,7 @@ static void v2_is_read(void **state)
 	put("memory.peak", "2000\n");
 	put("memory.stat", "anon 300\nfile 600\nkernel 50\nfile_mapped 20\ninactive_file 400\n"
 			   "inactive_file_not 1\npgfault 9\npgmajfault 8\nactive_file 200\n"
-			   "file_dirty 31\nfile_writeback 32\npgscan 33\npgsteal 34\n"
+			   "file_dirty 31\nfile_writeback 32\n"
 			   "workingset_refault_anon 35\nworkingset_refault_file 36\n");
 	put("memory.swap.current", "100\n");
 	put("memory.swap.max", "150\n");
@@ -124,13 +124,9 @@ static void v2_is_read(void **state)
 	assert_int_equal(u.figures[USAGE_CPU_THROTTLED], 2000);
 	assert_int_equal(u.figures[USAGE_CPU_BURSTS], 6);
 	assert_int_equal(u.figures[USAGE_CPU_BURST], 8000);
-	assert_int_equal(u.figures[USAGE_MEMORY_HIGH_EVENTS], 5);
-	assert_int_equal(u.figures[USAGE_MEMORY_MAX_EVENTS], 6);
 	assert_int_equal(u.figures[USAGE_MEMORY_ACTIVE_FILE], 200);
 	assert_int_equal(u.figures[USAGE_MEMORY_DIRTY], 31);
 	assert_int_equal(u.figures[USAGE_MEMORY_WRITEBACK], 32);
-	assert_int_equal(u.figures[USAGE_PAGES_SCANNED], 33);
-	assert_int_equal(u.figures[USAGE_PAGES_STOLEN], 34);
 	assert_int_equal(u.figures[USAGE_ANON_REFAULTS], 35);
 	assert_int_equal(u.figures[USAGE_FILE_REFAULTS], 36);
 	assert_int_equal(u.figures[USAGE_MEMORY], 1000);
