@@ -91,14 +91,14 @@ func deviceWays(t *testing.T, s *scene) {
 
 func deviceRefusals(t *testing.T, s *scene) {
 	for _, d := range []struct {
-		device cri.Device
+		device *cri.Device
 		what   string
 	}{
-		{cri.Device{HostPath: "/dev/no-such", ContainerPath: "/dev/x", Permissions: "r"}, "/dev/no-such"},
-		{cri.Device{HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: "rwx"}, `"rwx"`},
-		{cri.Device{HostPath: "/dev/full", ContainerPath: "/dev/null", Permissions: "r"}, "/dev/null is taken"},
+		{&cri.Device{HostPath: "/dev/no-such", ContainerPath: "/dev/x", Permissions: "r"}, "/dev/no-such"},
+		{&cri.Device{HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: "rwx"}, `"rwx"`},
+		{&cri.Device{HostPath: "/dev/full", ContainerPath: "/dev/null", Permissions: "r"}, "/dev/null is taken"},
 	} {
-		s.refusesCreate(t, func(c *cri.ContainerConfig) { c.Devices = []*cri.Device{&d.device} }, codes.InvalidArgument, d.what)
+		s.refusesCreate(t, func(c *cri.ContainerConfig) { c.Devices = []*cri.Device{d.device} }, codes.InvalidArgument, d.what)
 	}
 }
 
