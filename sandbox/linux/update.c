@@ -112,12 +112,12 @@ static int set_new_scores(const struct linux_container *c, const struct pids *no
 }
 
 /* A process that was forked before its parent had the new score has the old one, and may be in no
- * list yet: so until a list has nobody new. */
+ * list yet: so until a list has nobody new, also after a moment, since a fork takes one. */
 static int set_scores(struct task *t, struct linux_container *c, int64_t value)
 {
 	struct pids now CLEANUP(pids_done) = {0}, known CLEANUP(pids_done) = {0};
 	char score[16];
-	bool has_any = true;
+	bool has_any = true, has_waited = false;
 
 	linux_score_note(value);
 	snprintf(score, sizeof(score), "%d", (int)value);
@@ -127,6 +127,10 @@ static int set_scores(struct task *t, struct linux_container *c, int64_t value)
 		now = (struct pids){0};
 		TRY(cgroup_procs(t, kind.cgroups, c->cgroup, &now.items, &now.count));
 		TRY(set_new_scores(c, &now, &known, score, &has_any, &t->err));
+		if (!has_any && !has_waited) {
+			TRY(task_sleep_ms(t, 1));
+			has_any = has_waited = true;
+		}
 		if (now.count)
 			qsort(now.items, now.count, sizeof(pid_t), by_number);
 	}

@@ -194,6 +194,12 @@ func updateScore(t *testing.T, s *scene) {
 	p := s.pod("update-score")
 	p.Tune = limited(&limits{OomScoreAdj: 100})
 	must(t, p.Up(node.Demo, "/bin/sh", "-c", "sleep 1000 & sleep 1000; :"))
+	node.Eventually(t, 5*time.Second, func() error {
+		if names := s.output(t, p, "cat /proc/[0-9]*/comm"); strings.Count(names, "sleep\n") != 2 {
+			return fmt.Errorf("its processes are %q", names)
+		}
+		return nil
+	})
 	must(t, s.update(p, &limits{OomScoreAdj: 700}))
 	if scores := s.output(t, p, "cat /proc/[0-9]*/oom_score_adj | sort -u"); scores != "700\n" {
 		t.Errorf("its processes have the scores %q", scores)
