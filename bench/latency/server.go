@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -16,6 +18,8 @@ import (
 type server struct {
 	*pods.Server
 	samples map[string][]time.Duration
+	account *account // nil: processor time is not counted
+	cpu     *cpu     // nil likewise
 }
 
 // names of the calls in the order of a table; the last of each group is a sum.
@@ -25,9 +29,31 @@ var calls = []string{
 	"StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox", "stop+remove",
 }
 
-func dial(address string, o pods.Options) (*server, error) {
-	s, err := pods.Dial(address, o)
-	return &server{s, map[string][]time.Duration{}}, err
+// dial is for the k-th server.
+func dial(address string, o options, k int) (*server, error) {
+	if o.execs > 0 {
+		o.Parent = path.Join("/", o.Parent, fmt.Sprintf("crisp-latency-%d-%d", os.Getpid(), k))
+	}
+	p, err := pods.Dial(address, o.Options)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{Server: p, samples: map[string][]time.Duration{}}
+	if o.execs > 0 {
+		s.cpu = &cpu{}
+		if s.account, err = newAccount(o.Parent, p); err != nil {
+			p.Close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *server) close() {
+	s.Close()
+	if s.account != nil {
+		s.account.close()
+	}
 }
 
 // timed is for one call: its time goes to the samples, and to a sum.
@@ -73,14 +99,19 @@ func (s *server) cycle(ctx context.Context, name string, counts bool) error {
 	}
 	var sum time.Duration
 	err = s.timed(&sum, counts)("ExecSync true", func() error {
-		r, err := s.Client.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: p.Container, Cmd: []string{"/bin/true"}, Timeout: 10})
-		if err == nil && r.ExitCode != 0 {
-			return fmt.Errorf("exit code %d: %s", r.ExitCode, r.Stderr)
-		}
-		return err
+		return s.execTrue(ctx, p)
 	})
 	if err != nil {
 		return err
 	}
 	return s.down(ctx, p, counts)
+}
+
+// execTrue is ExecSync of a program that does nothing.
+func (s *server) execTrue(ctx context.Context, p pods.Pod) error {
+	r, err := s.Client.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: p.Container, Cmd: []string{"/bin/true"}, Timeout: 10})
+	if err == nil && r.ExitCode != 0 {
+		return fmt.Errorf("exit code %d: %s", r.ExitCode, r.Stderr)
+	}
+	return err
 }

@@ -37,7 +37,7 @@ func printTable(to io.Writer, results []result) {
 		header += fmt.Sprintf("%s p50\tp99\tmax\t", r.Name)
 	}
 	if len(results) > 1 {
-		header += "p50 ratio\t"
+		header += "ratio\t"
 	}
 	fmt.Fprintln(w, header)
 	for _, name := range calls {
@@ -47,15 +47,43 @@ func printTable(to io.Writer, results []result) {
 			line += fmt.Sprintf("%.2f\t%.2f\t%.2f\t", q.P50, q.P99, q.Max)
 		}
 		if len(results) > 1 {
-			line += fmt.Sprintf("%.1f\t", results[1].Calls[name].P50/results[0].Calls[name].P50)
+			line += ratio(results[1].Calls[name].P50, results[0].Calls[name].P50)
 		}
 		fmt.Fprintln(w, line)
+	}
+	if results[0].CPU != nil {
+		printCPU(w, results)
 	}
 	for _, r := range results {
 		if r.Cost != nil {
 			printCost(w, r)
 		}
 	}
+}
+
+// ratio is a cell that is empty where ours is too small to be seen.
+func ratio(peer, ours float64) string {
+	if ours <= 0 {
+		return "\t"
+	}
+	return fmt.Sprintf("%.1f\t", peer/ours)
+}
+
+// printCPU is what no quantiles are known of.
+func printCPU(w io.Writer, results []result) {
+	line := func(what, format string, of func(*cpu) float64) {
+		text := what + "\t"
+		for _, r := range results {
+			text += fmt.Sprintf(format+"\t\t\t", of(r.CPU))
+		}
+		if len(results) > 1 {
+			text += ratio(of(results[1].CPU), of(results[0].CPU))
+		}
+		fmt.Fprintln(w, text)
+	}
+	line("CPU of a pod's life", "%.2f", func(c *cpu) float64 { return c.Pod })
+	line("CPU an exec", "%.3f", func(c *cpu) float64 { return c.Exec })
+	line("CPU when idle, % of one", "%.3f", func(c *cpu) float64 { return c.Idle })
 }
 
 func printCost(w io.Writer, r result) {
