@@ -25,6 +25,7 @@
 #include "io/base/cleanup.h"
 #include "io/base/log.h"
 #include "io/fs.h"
+#include "io/procfs.h"
 #include "recovery/exit_status.h"
 #include "recovery/fdstore.h"
 #include "recovery/keeper.h"
@@ -210,11 +211,7 @@ static void widen_fd_table(void)
  * told by the same function. 0 or -errno. */
 static int escape_oom_killer(void)
 {
-	cleanup_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	return write(fd, OOM_SCORE, strlen(OOM_SCORE)) < 0 ? -errno : 0;
+	return procfs_write("self/oom_score_adj", OOM_SCORE);
 }
 
 static int run(const struct config *config, struct error *err)

@@ -18,6 +18,7 @@
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
+#include "io/procfs.h"
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
@@ -35,11 +36,7 @@ struct launch {
 /* Helpers work for us, but are no loss. Refused where we are more exposed ourselves. */
 static void leave_oom_score(void)
 {
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-	if (fd >= 0 && write(fd, "0", 1) < 0)
-		errno = 0;
-	close_fd(fd);
+	(void)procfs_write("self/oom_score_adj", "0");
 }
 
 static int child_main(void *arg)

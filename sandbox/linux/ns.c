@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
-#include <linux/openat2.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <sched.h>
@@ -29,6 +28,7 @@
 #include "io/base/buf.h"
 #include "io/base/cleanup.h"
 #include "io/fs.h"
+#include "io/procfs.h"
 #include "sandbox/linux/sysctl.h"
 
 #define HOLDER_STACK (16 * 1024)
@@ -81,13 +81,13 @@ static void holder_stop(struct holder *h)
 	munmap(h->stack, HOLDER_STACK);
 }
 
-static int open_of(pid_t pid, const char *name, int flags, int *ret_fd, struct error *err)
+static int open_ns(pid_t pid, const char *name, int *ret_fd, struct error *err)
 {
 	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	fd = open(path, flags | O_CLOEXEC);
+	snprintf(path, sizeof(path), "/proc/%d/ns/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return error_errno(err, errno, "open %s", path);
 	*ret_fd = fd;
@@ -96,19 +96,19 @@ static int open_of(pid_t pid, const char *name, int flags, int *ret_fd, struct e
 
 static int write_map(pid_t pid, const char *name, const struct id_map_list *map, struct error *err)
 {
-	cleanup_close int fd = -1;
 	struct buf text = {0};
+	char path[64];
 	int r;
 
 	if (!map->count || map->count > MAP_LINES_MAX)
 		return error_set(err, ERR_INVALID,
 				 "%s of a user namespace: %zu entries, not 1 to %d", name,
 				 map->count, MAP_LINES_MAX);
-	TRY(open_of(pid, name, O_WRONLY, &fd, err));
 	for (size_t i = 0; i < map->count; i++)
 		buf_printf(&text, "%u %u %u\n", map->items[i].inside, map->items[i].outside,
 			   map->items[i].length);
-	r = write(fd, text.data, text.length) < 0 ? -errno : 0;
+	snprintf(path, sizeof(path), "%d/%s", pid, name);
+	r = procfs_write(path, text.data);
 	if (r < 0)
 		r = error_set(err, ERR_INVALID,
 			      "write the %s of a user namespace: %s; its text: %s", name,
@@ -149,17 +149,6 @@ static int loopback_up(struct error *err)
 	return 0;
 }
 
-/* 0 or -errno. */
-static int try_sysctl(int sys, const char *path, const char *value)
-{
-	cleanup_close int fd =
-		fs_openat2(sys, path, O_WRONLY, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
-
-	if (fd < 0)
-		return fd;
-	return write(fd, value, strlen(value)) < 0 ? -errno : 0;
-}
-
 /* The effective ids of this thread alone. */
 static void set_thread_ids(int64_t uid, int64_t gid)
 {
@@ -175,16 +164,16 @@ static void reset_thread_ids(void)
 		abort();
 }
 
-static int write_sysctl(const struct sandbox_spec *spec, int sys, const struct key_value *sysctl,
+static int write_sysctl(const struct sandbox_spec *spec, int proc, const struct key_value *sysctl,
 			struct error *err)
 {
 	cleanup_free char *path = sysctl_path(sysctl->key);
-	int r = try_sysctl(sys, path, sysctl->value);
+	int r = procfs_write_at(proc, path, sysctl->value);
 
 	/* those of ipc obey only the root of the namespace's own users */
 	if (r == -EACCES && spec->has_userns) {
 		set_thread_ids(id_map_outside(&spec->uids, 0), id_map_outside(&spec->gids, 0));
-		r = try_sysctl(sys, path, sysctl->value);
+		r = procfs_write_at(proc, path, sysctl->value);
 		reset_thread_ids();
 	}
 	if (r < 0)
@@ -195,15 +184,15 @@ static int write_sysctl(const struct sandbox_spec *spec, int sys, const struct k
 
 static int write_sysctls(const struct sandbox_spec *spec, struct error *err)
 {
-	cleanup_close int sys = -1;
+	cleanup_close int proc = -1;
 
 	if (!spec->sysctls.count)
 		return 0;
-	sys = open("/proc/sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (sys < 0)
-		return error_errno(err, errno, "open /proc/sys");
+	proc = procfs_own();
+	if (proc < 0)
+		return error_errno(err, -proc, "open procfs to write sysctls");
 	for (size_t i = 0; i < spec->sysctls.count; i++)
-		TRY(write_sysctl(spec, sys, &spec->sysctls.items[i], err));
+		TRY(write_sysctl(spec, proc, &spec->sysctls.items[i], err));
 	return 0;
 }
 
@@ -248,11 +237,11 @@ int ns_read_inside(int net, const char *path, size_t max, struct buf *ret, struc
 static int open_set(const struct holder *h, int flags, struct ns_set *set, struct error *err)
 {
 	if (flags & CLONE_NEWUSER)
-		TRY(open_of(h->pid, "ns/user", O_RDONLY, &set->user, err));
+		TRY(open_ns(h->pid, "user", &set->user, err));
 	if (flags & CLONE_NEWNET)
-		TRY(open_of(h->pid, "ns/net", O_RDONLY, &set->net, err));
+		TRY(open_ns(h->pid, "net", &set->net, err));
 	if (flags & CLONE_NEWIPC)
-		TRY(open_of(h->pid, "ns/ipc", O_RDONLY, &set->ipc, err));
+		TRY(open_ns(h->pid, "ipc", &set->ipc, err));
 	return 0;
 }
 
@@ -301,7 +290,7 @@ int ns_make_user(const struct id_map_list *uids, const struct id_map_list *gids,
 	TRY(holder_start(&h, CLONE_NEWUSER, err));
 	r = write_maps(h.pid, uids, gids, err);
 	if (r == 0)
-		r = open_of(h.pid, "ns/user", O_RDONLY, ret_fd, err);
+		r = open_ns(h.pid, "user", ret_fd, err);
 	holder_stop(&h);
 	return r;
 }

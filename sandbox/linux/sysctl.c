@@ -123,7 +123,7 @@ int sysctl_check(const struct sandbox_spec *spec, struct error *err)
 
 char *sysctl_path(const char *name)
 {
-	char *path = xstrdup(name);
+	char *path = xasprintf("sys/%s", name);
 
 	for (char *p = path; *p; p++)
 		if (*p == '.')

@@ -15,6 +15,6 @@
  * control characters. ERR_INVALID names the sysctl.
  */
 int sysctl_check(const struct sandbox_spec *spec, struct error *err);
-/* "net.ipv4.ip_forward" → "net/ipv4/ip_forward", beneath /proc/sys; the caller frees. For names
+/* "net.ipv4.ip_forward" → "sys/net/ipv4/ip_forward", beneath /proc; the caller frees. For names
  * that passed sysctl_check(). */
 char *sysctl_path(const char *name);

@@ -15,6 +15,7 @@
 
 #include "io/base/cleanup.h"
 #include "io/base/log.h"
+#include "io/procfs.h"
 #include "sandbox/linux/cgroup_priv.h"
 #include "sandbox/linux/kind.h"
 #include "sandbox/linux/spec_copy.h"
@@ -66,11 +67,13 @@ static int set_score(const struct linux_container *c, pid_t pid, const char *sco
 	cleanup_close int proc = -1;
 	int r;
 
-	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "%d", (int)pid);
+	proc = procfs_open(path, O_PATH | O_DIRECTORY);
+	if (proc == -EXDEV)
+		return error_errno(err, EXDEV, "open /proc/%s, which is not the kernel's", path);
 	if (proc < 0 || !is_in(c, proc))
 		return 0;
-	r = cgroup_write(proc, "oom_score_adj", score);
+	r = procfs_write_at(proc, "oom_score_adj", score);
 	/* without CAP_SYS_RESOURCE what it has is the lowest that it can have, as at its start */
 	if (r == 0 || r == -ESRCH || r == -ENOENT || r == -EACCES)
 		return 0;

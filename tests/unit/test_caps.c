@@ -98,7 +98,7 @@ static void namespaced_sysctls_are_allowed(void **state)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		assert_int_equal(check_sysctl(names[i], "1 2\t3", NS_POD, NS_POD), 0);
 	path = sysctl_path("net.ipv4.ip_forward");
-	assert_string_equal(path, "net/ipv4/ip_forward");
+	assert_string_equal(path, "sys/net/ipv4/ip_forward");
 	free(path);
 }
 

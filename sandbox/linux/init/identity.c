@@ -13,7 +13,6 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/keyctl.h>
-#include <linux/magic.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -24,37 +23,35 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
+
+#include "io/procfs.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 void set_oom_score(int value)
 {
 	char text[16];
-	int n = snprintf(text, sizeof(text), "%d", value);
-	int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	int r;
 
+	snprintf(text, sizeof(text), "%d", value);
+	r = procfs_write("self/oom_score_adj", text);
 	/* refused: below the present value, which then is the nearest that is allowed */
-	if (file >= 0 && write(file, text, (size_t)n) < 0)
-		errno = 0;
-	close(file);
+	if (r < 0 && r != -EACCES) {
+		errno = -r;
+		fail(STEP_OOM_SCORE, NULL);
+	}
 }
 
 void open_apparmor(struct helper *h)
 {
-	struct statfs fs;
-
 	if (!h->plan->apparmor)
 		return;
-	h->apparmor = open("/proc/thread-self/attr/apparmor/exec", O_WRONLY | O_CLOEXEC);
-	if (h->apparmor < 0 && errno == ENOENT)
-		h->apparmor = open("/proc/thread-self/attr/exec", O_WRONLY | O_CLOEXEC);
-	if (h->apparmor < 0 || fstatfs(h->apparmor, &fs) < 0)
-		fail(STEP_APPARMOR, plan_text(h->plan, h->plan->apparmor));
-	/* what is not procfs would take it and do nothing (CVE-2023-28642, CVE-2025-52881) */
-	if (fs.f_type != PROC_SUPER_MAGIC) {
-		errno = EXDEV;
+	h->apparmor = procfs_open("thread-self/attr/apparmor/exec", O_WRONLY);
+	if (h->apparmor == -ENOENT)
+		h->apparmor = procfs_open("thread-self/attr/exec", O_WRONLY);
+	if (h->apparmor < 0) {
+		errno = -h->apparmor;
 		fail(STEP_APPARMOR, plan_text(h->plan, h->plan->apparmor));
 	}
 }

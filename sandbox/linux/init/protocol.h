@@ -69,6 +69,7 @@ enum init_message { INIT_READY = 1, INIT_GO, INIT_FAILED };
 	X(STEP_HOSTNAME, "set the hostname")                                                       \
 	X(STEP_TERMINAL, "open a terminal")                                                        \
 	X(STEP_STDIO, "set up standard input and output")                                          \
+	X(STEP_OOM_SCORE, "set the score for the OOM killer")                                      \
 	X(STEP_RLIMIT, "set a resource limit")                                                     \
 	X(STEP_IDS, "set the user and group")                                                      \
 	X(STEP_CAPABILITIES, "set the capabilities")                                               \
