@@ -20,7 +20,7 @@ static bool has_dot_dot(const char *path)
 static int log_path_of(struct task *t, const struct sandbox *sb,
 		       const Runtime__V1__ContainerConfig *config, const char **ret)
 {
-	const char *dir = sandbox_config(sb)->log_directory;
+	const char *dir = sandbox_config(t->arena, sb)->log_directory;
 
 	*ret = NULL;
 	if (!*dir || !*config->log_path)
@@ -72,7 +72,7 @@ int cri_create_container(struct task *t, struct call *c, const void *message)
 		return error_set(&t->err, ERR_NOT_FOUND,
 				 "sandbox %.80s: there is none with this id",
 				 request->pod_sandbox_id);
-	TRY(translate_check_in_pod(sandbox_config(sb), request->config, &t->err));
+	TRY(translate_check_in_pod(sandbox_config(t->arena, sb), request->config, &t->err));
 	TRY(log_path_of(t, sb, request->config, &r.log_path));
 	TRY(resolve_images(t, n, request->config));
 	name = n->front->container_name(request->config);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ListContainers, StreamContainers, ContainerStatus. */
 #include "cri/methods.h"
+#include "cri/packed.h"
 #include "cri/reply.h"
 #include "cri/translate.h"
 
@@ -23,8 +24,6 @@ Runtime__V1__ContainerState reply_container_state(const struct container *c)
 
 static bool matches(const struct container *c, const Runtime__V1__ContainerFilter *f)
 {
-	const Runtime__V1__ContainerConfig *config = container_config(c);
-
 	if (c->state == CONTAINER_CREATING)
 		return false;
 	if (!f)
@@ -32,28 +31,24 @@ static bool matches(const struct container *c, const Runtime__V1__ContainerFilte
 	return reply_id_matches(c->id, f->id) &&
 	       reply_id_matches(c->sandbox->id, f->pod_sandbox_id) &&
 	       (!f->state || f->state->state == reply_container_state(c)) &&
-	       reply_has_labels(config->labels, config->n_labels, f->label_selector,
-				f->n_label_selector);
+	       packed_has_labels(&runtime__v1__container_config__descriptor, &c->config,
+				 f->label_selector, f->n_label_selector);
 }
 
 static Runtime__V1__Container *item_of(struct arena *arena, const struct container *c)
 {
-	const Runtime__V1__ContainerConfig *config = container_config(c);
+	static const char *const as_is[] = {"metadata", "image", "labels", "annotations", NULL};
 	Runtime__V1__Container *item =
 		REPLY(arena, Runtime__V1__Container, RUNTIME__V1__CONTAINER__INIT);
 
 	item->id = (char *)c->id;
 	item->pod_sandbox_id = c->sandbox->id;
-	item->metadata = config->metadata;
-	item->image = config->image;
 	item->image_ref = c->image_ref;
 	item->image_id = c->image_id;
 	item->state = reply_container_state(c);
 	item->created_at = c->created_at;
-	item->labels = (Runtime__V1__Container__LabelsEntry **)config->labels;
-	item->n_labels = config->n_labels;
-	item->annotations = (Runtime__V1__Container__AnnotationsEntry **)config->annotations;
-	item->n_annotations = config->n_annotations;
+	packed_lend(arena, &runtime__v1__container_config__descriptor, &c->config, as_is,
+		    &item->base);
 	return item;
 }
 
@@ -138,9 +133,9 @@ static Runtime__V1__Mount *image_mount_of(struct arena *arena, const struct cont
 	return m;
 }
 
-static Runtime__V1__Mount **mounts_of(struct arena *arena, const struct container *c)
+static Runtime__V1__Mount **mounts_of(struct arena *arena, const struct container *c,
+				      const Runtime__V1__ContainerConfig *config)
 {
-	const Runtime__V1__ContainerConfig *config = container_config(c);
 	Runtime__V1__Mount **mounts =
 		arena_new_array(arena, Runtime__V1__Mount *, config->n_mounts);
 
@@ -153,7 +148,7 @@ static Runtime__V1__Mount **mounts_of(struct arena *arena, const struct containe
 
 Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena, const struct container *c)
 {
-	const Runtime__V1__ContainerConfig *config = container_config(c);
+	const Runtime__V1__ContainerConfig *config = container_config(arena, c);
 	Runtime__V1__ContainerStatus *s =
 		REPLY(arena, Runtime__V1__ContainerStatus, RUNTIME__V1__CONTAINER_STATUS__INIT);
 
@@ -173,10 +168,10 @@ Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena, const 
 	s->n_labels = config->n_labels;
 	s->annotations = (Runtime__V1__ContainerStatus__AnnotationsEntry **)config->annotations;
 	s->n_annotations = config->n_annotations;
-	s->mounts = mounts_of(arena, c);
+	s->mounts = mounts_of(arena, c, config);
 	s->n_mounts = config->n_mounts;
 	s->log_path = text(c->log_path);
-	s->resources = resources_of(arena, translate_resources_of(c));
+	s->resources = resources_of(arena, translate_resources_of(arena, c));
 	s->user = user_of(arena, c);
 	s->stop_signal = translate_signal_back(c->stop_signal);
 	return s;
@@ -213,8 +208,8 @@ static const Runtime__V1__LinuxContainerResources *limits_of(struct task *t, str
 	struct limits_now now = {0};
 
 	if (container_limits(t, c, &now) < 0)
-		return translate_resources_of(c);
-	return translate_limits_now(t->arena, translate_resources_of(c), &now);
+		return translate_resources_of(t->arena, c);
+	return translate_limits_now(t->arena, translate_resources_of(t->arena, c), &now);
 }
 
 int cri_container_status(struct task *t, struct call *call, const void *message)

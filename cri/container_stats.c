@@ -2,6 +2,7 @@
 /* ContainerStats, ListContainerStats, StreamContainerStats. Peculiar: the containers that a reply
  * tells of are held until it is sent, since looking at them takes time. */
 #include "cri/methods.h"
+#include "cri/packed.h"
 #include "cri/reply.h"
 #include "cri/translate.h"
 
@@ -22,16 +23,14 @@ static void gathered_done(struct gathered *g)
 
 static bool matches(const struct container *c, const Runtime__V1__ContainerStatsFilter *f)
 {
-	const Runtime__V1__ContainerConfig *config = container_config(c);
-
 	if (c->state == CONTAINER_CREATING)
 		return false;
 	if (!f)
 		return true;
 	return reply_id_matches(c->id, f->id) &&
 	       reply_id_matches(c->sandbox->id, f->pod_sandbox_id) &&
-	       reply_has_labels(config->labels, config->n_labels, f->label_selector,
-				f->n_label_selector);
+	       packed_has_labels(&runtime__v1__container_config__descriptor, &c->config,
+				 f->label_selector, f->n_label_selector);
 }
 
 /* Looks at all that match; those that were removed meanwhile are left out. */

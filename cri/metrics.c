@@ -29,6 +29,7 @@ static const char *const base_labels[BASE_LABELS] = {"id",	  "name",      "image
 struct subject {
 	const struct container *container;
 	const struct container_stats *stats;
+	const Runtime__V1__LinuxContainerResources *limits;
 };
 
 struct metric {
@@ -43,44 +44,45 @@ struct metric {
 	bool is_zero_if_none; /* what has no limit */
 };
 
-static const Runtime__V1__LinuxContainerResources *resources_of(const struct subject *s)
+static const Runtime__V1__LinuxContainerResources *limits_of(struct arena *arena,
+							     const struct container *c)
 {
 	static const Runtime__V1__LinuxContainerResources none =
 		RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT;
-	const Runtime__V1__LinuxContainerResources *held = translate_resources_of(s->container);
+	const Runtime__V1__LinuxContainerResources *held = translate_resources_of(arena, c);
 
 	return held ? held : &none;
 }
 
 static uint64_t cpu_period(const struct subject *s)
 {
-	int64_t period = resources_of(s)->cpu_period;
+	int64_t period = s->limits->cpu_period;
 
 	return period > 0 ? (uint64_t)period : CPU_PERIOD_US;
 }
 
 static uint64_t cpu_quota(const struct subject *s)
 {
-	int64_t quota = resources_of(s)->cpu_quota;
+	int64_t quota = s->limits->cpu_quota;
 
 	return quota > 0 ? (uint64_t)quota : USAGE_NONE;
 }
 
 static uint64_t cpu_shares(const struct subject *s)
 {
-	int64_t shares = resources_of(s)->cpu_shares;
+	int64_t shares = s->limits->cpu_shares;
 
 	return shares > 0 ? (uint64_t)shares : CPU_SHARES;
 }
 
 static uint64_t memory_limit(const struct subject *s)
 {
-	return (uint64_t)positive(resources_of(s)->memory_limit_in_bytes);
+	return (uint64_t)positive(s->limits->memory_limit_in_bytes);
 }
 
 static uint64_t swap_limit(const struct subject *s)
 {
-	return (uint64_t)positive(resources_of(s)->memory_swap_limit_in_bytes);
+	return (uint64_t)positive(s->limits->memory_swap_limit_in_bytes);
 }
 
 /* The CRI has none. */
@@ -355,8 +357,8 @@ int cri_list_metric_descriptors(struct task *t, struct call *c, const void *mess
 /* The values of base_labels, which all metrics of an object share. */
 static char **labels_of(struct arena *arena, const struct sandbox *sb, const struct container *c)
 {
-	const Runtime__V1__PodSandboxConfig *pod = sandbox_config(sb);
-	const Runtime__V1__ContainerConfig *config = c ? container_config(c) : NULL;
+	const Runtime__V1__PodSandboxConfig *pod = sandbox_config(arena, sb);
+	const Runtime__V1__ContainerConfig *config = c ? container_config(arena, c) : NULL;
 	const char *parent = pod->linux ? pod->linux->cgroup_parent : "";
 	char **labels = arena_new_array(arena, char *, BASE_LABELS);
 
@@ -495,11 +497,12 @@ static Runtime__V1__PodSandboxMetrics *pod_metrics(struct arena *arena, const st
 	all->container_metrics =
 		arena_new_array(arena, Runtime__V1__ContainerMetrics *, stats->count);
 	for (size_t i = 0; i < stats->count; i++) {
-		struct subject s = {stats->containers[i], &stats->stats[i]};
+		struct subject s = {stats->containers[i], &stats->stats[i], NULL};
 
-		if (s.stats->usage.at && !s.container->is_removed)
-			all->container_metrics[all->n_container_metrics++] =
-				container_metrics(arena, &s);
+		if (!s.stats->usage.at || s.container->is_removed)
+			continue;
+		s.limits = limits_of(arena, s.container);
+		all->container_metrics[all->n_container_metrics++] = container_metrics(arena, &s);
 	}
 	return all;
 }

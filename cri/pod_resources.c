@@ -2,6 +2,7 @@
 /* Limits of a whole pod: what the sums of resources and overhead are, and what updates make of
  * them. Peculiar: an update is stored as a request with both, as a caller might have sent it. */
 #include "cri/canonical.h"
+#include "cri/packed.h"
 #include "cri/translate_priv.h"
 
 #include <stdlib.h>
@@ -47,27 +48,38 @@ int translate_check_pod_limits(const char *prefix, const struct pod_limits *limi
 	return o->n_unified ? refuse(prefix, "overhead.unified", why, err) : 0;
 }
 
-static bool has_parent(const struct sandbox *sb)
+static bool has_parent(struct arena *arena, const struct sandbox *sb)
 {
-	const SandboxConfig *config = sb->config;
+	const SandboxConfig *config = sandbox_config(arena, sb);
 
 	return config->linux && *config->linux->cgroup_parent;
 }
 
-static struct pod_limits limits_of(const struct sandbox *sb, const Update *view)
+static Update *decode(struct arena *arena, const struct buf *bytes)
 {
-	const SandboxConfig *config = sb->config;
+	return packed_decode(arena, &runtime__v1__update_pod_sandbox_resources_request__descriptor,
+			     bytes);
+}
 
-	if (view)
-		return (struct pod_limits){view->overhead, view->resources};
+static struct pod_limits limits_of(struct arena *arena, const struct sandbox *sb,
+				   const struct buf *bytes)
+{
+	const SandboxConfig *config;
+
+	if (bytes->length) {
+		const Update *update = decode(arena, bytes);
+
+		return (struct pod_limits){update->overhead, update->resources};
+	}
+	config = sandbox_config(arena, sb);
 	if (config->linux)
 		return (struct pod_limits){config->linux->overhead, config->linux->resources};
 	return (struct pod_limits){0};
 }
 
-struct pod_limits translate_pod_limits_of(const struct sandbox *sb)
+struct pod_limits translate_pod_limits_of(struct arena *arena, const struct sandbox *sb)
 {
-	return limits_of(sb, sb->limits.view);
+	return limits_of(arena, sb, &sb->limits.bytes);
 }
 
 /* What has no limit stays so. */
@@ -102,10 +114,10 @@ static void add_hugepages(struct arena *arena, struct key_value_list *to,
 	}
 }
 
-static void spec_of(struct arena *arena, const void *object, const void *view,
+static void spec_of(struct arena *arena, const void *object, const struct buf *bytes,
 		    struct resources *ret)
 {
-	struct pod_limits limits = limits_of(object, view);
+	struct pod_limits limits = limits_of(arena, object, bytes);
 	struct resources more = {0};
 
 	if (!limits.resources)
@@ -123,18 +135,11 @@ static void spec_of(struct arena *arena, const void *object, const void *view,
 	add_hugepages(arena, &ret->hugepage_limits, &more.hugepage_limits);
 }
 
-static void *decode(const void *bytes, size_t size, struct error *err)
+static int check(struct arena *arena, const struct buf *bytes, struct error *err)
 {
-	void *view = runtime__v1__update_pod_sandbox_resources_request__unpack(NULL, size, bytes);
-
-	if (!view)
-		error_set(err, ERR_INTERNAL, "stored UpdatePodSandboxResourcesRequest: damaged");
-	return view;
-}
-
-static void free_view(void *view)
-{
-	runtime__v1__update_pod_sandbox_resources_request__free_unpacked(view, NULL);
+	if (decode(arena, bytes))
+		return 0;
+	return error_set(err, ERR_INTERNAL, "stored UpdatePodSandboxResourcesRequest: damaged");
 }
 
 static int merge(struct arena *arena, const void *object, const void *change, struct buf *ret,
@@ -142,12 +147,12 @@ static int merge(struct arena *arena, const void *object, const void *change, st
 {
 	const struct sandbox *sb = object;
 	const Update *new = change;
-	struct pod_limits held = translate_pod_limits_of(sb);
+	struct pod_limits held = translate_pod_limits_of(arena, sb);
 	struct pod_limits wanted = {new->overhead, new->resources};
 	Update all = RUNTIME__V1__UPDATE_POD_SANDBOX_RESOURCES_REQUEST__INIT;
 	Resources overhead, resources;
 
-	TRY(translate_check_pod_limits("", &wanted, has_parent(sb), err));
+	TRY(translate_check_pod_limits("", &wanted, has_parent(arena, sb), err));
 	TRY(translate_merge_resources(arena, "overhead", held.overhead, wanted.overhead, &overhead,
 				      err));
 	TRY(translate_merge_resources(arena, "resources", held.resources, wanted.resources,
@@ -158,4 +163,4 @@ static int merge(struct arena *arena, const void *object, const void *change, st
 	return 0;
 }
 
-const struct limits_front translate_sandbox_limits = {decode, free_view, spec_of, merge};
+const struct limits_front translate_sandbox_limits = {check, spec_of, merge};

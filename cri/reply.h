@@ -65,7 +65,5 @@ int reply_stream(struct task *t, struct call *call, const struct string_list *id
 /* The same of items that are there already, and stay until it returns. */
 int reply_stream_items(struct task *t, struct call *call, ProtobufCMessage **items, size_t count);
 
-/* Filters: every selector is among the labels; the id begins with what is wanted. */
-bool reply_has_labels(const void *entries, size_t count, const void *selectors,
-		      size_t selector_count);
+/* Filters: the id begins with what is wanted. */
 bool reply_id_matches(const char *id, const char *wanted);

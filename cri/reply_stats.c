@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures as the CRI has them. */
+#include "cri/packed.h"
 #include "cri/reply.h"
 #include "cri/translate.h"
 
@@ -111,16 +112,12 @@ static Runtime__V1__FilesystemUsage *layer_of(struct arena *arena, const struct 
 static Runtime__V1__ContainerAttributes *attributes_of(struct arena *arena,
 						       const struct container *c)
 {
-	const Runtime__V1__ContainerConfig *config = container_config(c);
+	static const char *const as_is[] = {"metadata", "labels", "annotations", NULL};
 	Runtime__V1__ContainerAttributes *a = REPLY(arena, Runtime__V1__ContainerAttributes,
 						    RUNTIME__V1__CONTAINER_ATTRIBUTES__INIT);
 
 	a->id = (char *)c->id;
-	a->metadata = config->metadata;
-	a->labels = (Runtime__V1__ContainerAttributes__LabelsEntry **)config->labels;
-	a->n_labels = config->n_labels;
-	a->annotations = (Runtime__V1__ContainerAttributes__AnnotationsEntry **)config->annotations;
-	a->n_annotations = config->n_annotations;
+	packed_lend(arena, &runtime__v1__container_config__descriptor, &c->config, as_is, &a->base);
 	return a;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LinuxContainerResources: which can be had, what they mean, and what an update makes of them. */
 #include "cri/canonical.h"
+#include "cri/packed.h"
 #include "cri/translate_priv.h"
 
 #include <string.h>
@@ -85,13 +86,25 @@ void translate_resources(struct arena *arena, const Resources *r, struct resourc
 				     (unsigned long long)r->hugepage_limits[i]->limit)};
 }
 
-const Resources *translate_resources_of(const struct container *c)
+static Resources *decode(struct arena *arena, const struct buf *bytes)
 {
-	const Runtime__V1__ContainerConfig *config = container_config(c);
+	return packed_decode(arena, &runtime__v1__linux_container_resources__descriptor, bytes);
+}
 
-	if (c->limits.view)
-		return c->limits.view;
+static const Resources *resources_of(struct arena *arena, const struct container *c,
+				     const struct buf *bytes)
+{
+	const Runtime__V1__ContainerConfig *config;
+
+	if (bytes->length)
+		return decode(arena, bytes);
+	config = container_config(arena, c);
 	return config->linux ? config->linux->resources : NULL;
+}
+
+const Resources *translate_resources_of(struct arena *arena, const struct container *c)
+{
+	return resources_of(arena, c, &c->limits.bytes);
 }
 
 static void merge_unified(struct arena *arena, const Resources *change, Resources *r)
@@ -188,30 +201,20 @@ const Resources *translate_limits_now(struct arena *arena, const Resources *held
 	return held || protobuf_c_message_get_packed_size(&r->base) ? r : NULL;
 }
 
-static void *decode(const void *bytes, size_t size, struct error *err)
+static int check(struct arena *arena, const struct buf *bytes, struct error *err)
 {
-	void *resources = runtime__v1__linux_container_resources__unpack(NULL, size, bytes);
-
-	if (!resources)
-		error_set(err, ERR_INTERNAL, "stored LinuxContainerResources: damaged");
-	return resources;
+	if (decode(arena, bytes))
+		return 0;
+	return error_set(err, ERR_INTERNAL, "stored LinuxContainerResources: damaged");
 }
 
-static void free_view(void *view)
-{
-	runtime__v1__linux_container_resources__free_unpacked(view, NULL);
-}
-
-static void spec_of(struct arena *arena, const void *object, const void *view,
+static void spec_of(struct arena *arena, const void *object, const struct buf *bytes,
 		    struct resources *ret)
 {
-	const Runtime__V1__ContainerConfig *config =
-		container_config((const struct container *)object);
+	const Resources *r = resources_of(arena, object, bytes);
 
-	if (!view && config->linux)
-		view = config->linux->resources;
-	if (view)
-		translate_resources(arena, view, ret);
+	if (r)
+		translate_resources(arena, r, ret);
 }
 
 static int merge(struct arena *arena, const void *object, const void *change, struct buf *ret,
@@ -219,10 +222,10 @@ static int merge(struct arena *arena, const void *object, const void *change, st
 {
 	Resources r;
 
-	TRY(translate_merge_resources(arena, "linux", translate_resources_of(object), change, &r,
-				      err));
+	TRY(translate_merge_resources(arena, "linux", translate_resources_of(arena, object), change,
+				      &r, err));
 	canonical_pack(&r.base, ret);
 	return 0;
 }
 
-const struct limits_front translate_container_limits = {decode, free_view, spec_of, merge};
+const struct limits_front translate_container_limits = {check, spec_of, merge};

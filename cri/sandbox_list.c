@@ -2,6 +2,7 @@
 /* ListPodSandbox, StreamPodSandboxes, PodSandboxStatus. Peculiar: entries of string maps have one
  * layout for all messages, so a configuration's labels go into replies as they are. */
 #include "cri/methods.h"
+#include "cri/packed.h"
 #include "cri/reply.h"
 #include "cri/translate.h"
 
@@ -13,23 +14,6 @@ Runtime__V1__PodSandboxState reply_sandbox_state(const struct sandbox *sb)
 {
 	return sb->state == SANDBOX_READY ? RUNTIME__V1__POD_SANDBOX_STATE__SANDBOX_READY
 					  : RUNTIME__V1__POD_SANDBOX_STATE__SANDBOX_NOTREADY;
-}
-
-bool reply_has_labels(const void *entries, size_t count, const void *selectors,
-		      size_t selector_count)
-{
-	const struct reply_map_entry *const *have = entries, *const *want = selectors;
-
-	for (size_t i = 0; i < selector_count; i++) {
-		bool found = false;
-
-		for (size_t j = 0; j < count && !found; j++)
-			found = !strcmp(have[j]->key, want[i]->key) &&
-				!strcmp(have[j]->value, want[i]->value);
-		if (!found)
-			return false;
-	}
-	return true;
 }
 
 bool reply_id_matches(const char *id, const char *wanted)
@@ -45,33 +29,28 @@ static bool is_visible(const struct sandbox *sb)
 
 static bool matches(const struct sandbox *sb, const Runtime__V1__PodSandboxFilter *f)
 {
-	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
-
 	if (!is_visible(sb))
 		return false;
 	if (!f)
 		return true;
 	return reply_id_matches(sb->id, f->id) &&
 	       (!f->state || f->state->state == reply_sandbox_state(sb)) &&
-	       reply_has_labels(config->labels, config->n_labels, f->label_selector,
-				f->n_label_selector);
+	       packed_has_labels(&runtime__v1__pod_sandbox_config__descriptor, &sb->config,
+				 f->label_selector, f->n_label_selector);
 }
 
 static Runtime__V1__PodSandbox *item_of(struct arena *arena, const struct sandbox *sb)
 {
-	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
+	static const char *const as_is[] = {"metadata", "labels", "annotations", NULL};
 	Runtime__V1__PodSandbox *item =
 		REPLY(arena, Runtime__V1__PodSandbox, RUNTIME__V1__POD_SANDBOX__INIT);
 
 	item->id = (char *)sb->id;
-	item->metadata = config->metadata;
 	item->state = reply_sandbox_state(sb);
 	item->created_at = sb->created_at;
-	item->labels = (Runtime__V1__PodSandbox__LabelsEntry **)config->labels;
-	item->n_labels = config->n_labels;
-	item->annotations = (Runtime__V1__PodSandbox__AnnotationsEntry **)config->annotations;
-	item->n_annotations = config->n_annotations;
 	item->runtime_handler = sb->handler;
+	packed_lend(arena, &runtime__v1__pod_sandbox_config__descriptor, &sb->config, as_is,
+		    &item->base);
 	return item;
 }
 
@@ -127,7 +106,7 @@ static Runtime__V1__LinuxPodSandboxStatus *linux_of(struct arena *arena,
 
 Runtime__V1__PodSandboxStatus *reply_sandbox_status(struct arena *arena, const struct sandbox *sb)
 {
-	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
+	const Runtime__V1__PodSandboxConfig *config = sandbox_config(arena, sb);
 	Runtime__V1__PodSandboxStatus *s =
 		REPLY(arena, Runtime__V1__PodSandboxStatus, RUNTIME__V1__POD_SANDBOX_STATUS__INIT);
 
@@ -165,8 +144,8 @@ Runtime__V1__ContainerStatus **reply_container_statuses(struct arena *arena,
 static const char *info_json(struct task *t, const struct sandbox *sb)
 {
 	const char *netns = sb->handle ? sb->kind->sandbox_netns(sb->handle) : NULL;
-	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
-	struct pod_limits limits = translate_pod_limits_of(sb);
+	const Runtime__V1__PodSandboxConfig *config = sandbox_config(t->arena, sb);
+	struct pod_limits limits = translate_pod_limits_of(t->arena, sb);
 	bool has_parent = config->linux && *config->linux->cgroup_parent;
 
 	return arena_printf(t->arena,

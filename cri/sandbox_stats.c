@@ -3,6 +3,7 @@
  * reply tells of is held until it is sent. Lists have the pods that are ready. */
 #include "cri/gather.h"
 #include "cri/methods.h"
+#include "cri/packed.h"
 #include "cri/reply.h"
 #include "cri/translate.h"
 
@@ -73,17 +74,13 @@ static Runtime__V1__ProcessUsage *process_of(struct arena *arena, const struct u
 static Runtime__V1__PodSandboxAttributes *attributes_of(struct arena *arena,
 							const struct sandbox *sb)
 {
-	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
+	static const char *const as_is[] = {"metadata", "labels", "annotations", NULL};
 	Runtime__V1__PodSandboxAttributes *a = REPLY(arena, Runtime__V1__PodSandboxAttributes,
 						     RUNTIME__V1__POD_SANDBOX_ATTRIBUTES__INIT);
 
 	a->id = (char *)sb->id;
-	a->metadata = config->metadata;
-	a->labels = (Runtime__V1__PodSandboxAttributes__LabelsEntry **)config->labels;
-	a->n_labels = config->n_labels;
-	a->annotations =
-		(Runtime__V1__PodSandboxAttributes__AnnotationsEntry **)config->annotations;
-	a->n_annotations = config->n_annotations;
+	packed_lend(arena, &runtime__v1__pod_sandbox_config__descriptor, &sb->config, as_is,
+		    &a->base);
 	return a;
 }
 
@@ -128,13 +125,11 @@ void sandbox_gather_done(struct sandbox_gather *g)
 
 static bool matches(const struct sandbox *sb, const Runtime__V1__PodSandboxStatsFilter *f)
 {
-	const Runtime__V1__PodSandboxConfig *config = sandbox_config(sb);
-
 	if (sb->state != SANDBOX_READY)
 		return false;
 	return !f || (reply_id_matches(sb->id, f->id) &&
-		      reply_has_labels(config->labels, config->n_labels, f->label_selector,
-				       f->n_label_selector));
+		      packed_has_labels(&runtime__v1__pod_sandbox_config__descriptor, &sb->config,
+					f->label_selector, f->n_label_selector));
 }
 
 int sandbox_gather(struct task *t, struct node *n, const Runtime__V1__PodSandboxStatsFilter *filter,

@@ -3,6 +3,8 @@
  * CRI configurations into specs. Peculiar: it runs at create, at start and at each recovery, so it
  * depends on nothing but the stored bytes and the image's configuration.
  */
+#include "cri/canonical.h"
+#include "cri/packed.h"
 #include "cri/translate_priv.h"
 
 #include "io/base/alloc.h"
@@ -36,31 +38,23 @@ struct id_map_list translate_id_maps(struct arena *arena, Runtime__V1__IDMapping
 	return list;
 }
 
-static void *sandbox_decode(const void *bytes, size_t size, struct error *err)
+static void *sandbox_decode(struct arena *arena, const struct buf *bytes, struct error *err)
 {
-	SandboxConfig *config = runtime__v1__pod_sandbox_config__unpack(NULL, size, bytes);
+	SandboxConfig *config =
+		packed_decode(arena, &runtime__v1__pod_sandbox_config__descriptor, bytes);
 
-	if (!config || !config->metadata) {
-		if (config)
-			runtime__v1__pod_sandbox_config__free_unpacked(config, NULL);
-		error_set(err, ERR_INTERNAL, "stored PodSandboxConfig: damaged");
-		return NULL;
-	}
-	return config;
+	if (config && config->metadata)
+		return config;
+	error_set(err, ERR_INTERNAL, "stored PodSandboxConfig: damaged");
+	return NULL;
 }
 
-/* A copy of the message as it would come from the store. */
-static void *repack(const ProtobufCMessage *message)
+SandboxConfig *sandbox_config(struct arena *arena, const struct sandbox *sb)
 {
-	struct buf bytes CLEANUP(buf_done) = {0};
-	size_t size = protobuf_c_message_get_packed_size(message);
-
-	bytes.length = protobuf_c_message_pack(message, (uint8_t *)buf_reserve(&bytes, size));
-	return protobuf_c_message_unpack(message->descriptor, NULL, bytes.length,
-					 (uint8_t *)bytes.data);
+	return sandbox_decode(arena, &sb->config, NULL);
 }
 
-static void *sandbox_blank(const char *id)
+static void sandbox_blank(const char *id, struct buf *ret)
 {
 	SandboxConfig config = RUNTIME__V1__POD_SANDBOX_CONFIG__INIT;
 	Runtime__V1__PodSandboxMetadata metadata = RUNTIME__V1__POD_SANDBOX_METADATA__INIT;
@@ -68,28 +62,26 @@ static void *sandbox_blank(const char *id)
 	metadata.name = metadata.uid = (char *)id;
 	metadata.namespace_ = (char *)"damaged";
 	config.metadata = &metadata;
-	return repack(&config.base);
+	canonical_pack(&config.base, ret);
 }
 
-static void sandbox_free(void *config)
+static void *container_decode(struct arena *arena, const struct buf *bytes, struct error *err)
 {
-	runtime__v1__pod_sandbox_config__free_unpacked(config, NULL);
+	ContainerConfig *config =
+		packed_decode(arena, &runtime__v1__container_config__descriptor, bytes);
+
+	if (config && config->metadata && config->image)
+		return config;
+	error_set(err, ERR_INTERNAL, "stored ContainerConfig: damaged");
+	return NULL;
 }
 
-static void *container_decode(const void *bytes, size_t size, struct error *err)
+ContainerConfig *container_config(struct arena *arena, const struct container *c)
 {
-	ContainerConfig *config = runtime__v1__container_config__unpack(NULL, size, bytes);
-
-	if (!config || !config->metadata || !config->image) {
-		if (config)
-			runtime__v1__container_config__free_unpacked(config, NULL);
-		error_set(err, ERR_INTERNAL, "stored ContainerConfig: damaged");
-		return NULL;
-	}
-	return config;
+	return container_decode(arena, &c->config, NULL);
 }
 
-static void *container_blank(const char *id)
+static void container_blank(const char *id, struct buf *ret)
 {
 	ContainerConfig config = RUNTIME__V1__CONTAINER_CONFIG__INIT;
 	Runtime__V1__ContainerMetadata metadata = RUNTIME__V1__CONTAINER_METADATA__INIT;
@@ -98,12 +90,7 @@ static void *container_blank(const char *id)
 	metadata.name = (char *)id;
 	config.metadata = &metadata;
 	config.image = &image;
-	return repack(&config.base);
-}
-
-static void container_free(void *config)
-{
-	runtime__v1__container_config__free_unpacked(config, NULL);
+	canonical_pack(&config.base, ret);
 }
 
 /* A mount's image_ref is the id of the image, since the container was created. */
@@ -128,12 +115,10 @@ static char *container_name(const void *config)
 const struct front_end cri_front_end = {
 	.sandbox_decode = sandbox_decode,
 	.sandbox_blank = sandbox_blank,
-	.sandbox_free = sandbox_free,
 	.sandbox_spec = translate_sandbox,
 	.sandbox_files = translate_sandbox_files,
 	.container_decode = container_decode,
 	.container_blank = container_blank,
-	.container_free = container_free,
 	.container_name = container_name,
 	.container_spec = translate_container,
 	.container_profile = translate_container_profile,

@@ -31,7 +31,8 @@ translate_limits_now(struct arena *arena, const Runtime__V1__LinuxContainerResou
 /* Whether, with all that holds, the limit of swap has one of memory that it can count. */
 int translate_check_swap(const char *field, const Runtime__V1__LinuxContainerResources *r,
 			 struct error *err);
-const Runtime__V1__LinuxContainerResources *translate_resources_of(const struct container *c);
+const Runtime__V1__LinuxContainerResources *translate_resources_of(struct arena *arena,
+								   const struct container *c);
 
 /*
  * Limits of a whole pod (pod_resources.c). Those of the pod's cgroup are the sums of
@@ -51,7 +52,7 @@ struct pod_limits {
 int translate_check_pod_limits(const char *prefix, const struct pod_limits *limits, bool has_parent,
 			       struct error *err);
 /* Those that hold. */
-struct pod_limits translate_pod_limits_of(const struct sandbox *sb);
+struct pod_limits translate_pod_limits_of(struct arena *arena, const struct sandbox *sb);
 
 /* Whether the mount is one of an image. */
 static inline bool translate_has_image(const Runtime__V1__Mount *m)
@@ -64,15 +65,9 @@ static inline bool translate_has_image(const Runtime__V1__Mount *m)
 int translate_cdi_devices(struct arena *arena, const Runtime__V1__ContainerConfig *config,
 			  struct string_list *ret, struct error *err);
 
-static inline Runtime__V1__PodSandboxConfig *sandbox_config(const struct sandbox *sb)
-{
-	return sb->config;
-}
-
-static inline Runtime__V1__ContainerConfig *container_config(const struct container *c)
-{
-	return c->config;
-}
+/* Decoded. */
+Runtime__V1__PodSandboxConfig *sandbox_config(struct arena *arena, const struct sandbox *sb);
+Runtime__V1__ContainerConfig *container_config(struct arena *arena, const struct container *c);
 
 /* Signal of the CRI's enum, 0 for the default; and back from a number, for the status. */
 int translate_signal(Runtime__V1__Signal signal);

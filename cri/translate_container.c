@@ -56,11 +56,9 @@ static void put_env(struct arena *arena, struct string_list *env, const char *ke
 	env->items[env->count++] = text;
 }
 
-static int env_of(struct arena *arena, const struct container *c, const ContainerConfig *config,
+static int env_of(struct arena *arena, const SandboxConfig *pod, const ContainerConfig *config,
 		  const struct image *image, struct string_list *ret, struct error *err)
 {
-	const SandboxConfig *pod = c->sandbox->config;
-
 	ret->items =
 		arena_new_array(arena, const char *, image->config.env.count + config->n_envs + 3);
 	for (size_t i = 0; i < image->config.env.count; i++)
@@ -100,11 +98,10 @@ static bool has_mount_at(const ContainerConfig *config, const char *target)
 }
 
 /* Those of the image that nothing else is mounted on, with the pod's users. */
-static void volumes_of(struct arena *arena, const struct container *c,
+static void volumes_of(struct arena *arena, const struct container *c, const NamespaceOption *ns,
 		       const ContainerConfig *config, const struct image *image,
 		       struct container_spec *ret)
 {
-	const NamespaceOption *ns = sandbox_namespaces(c->sandbox->config);
 	const Runtime__V1__UserNamespace *user = ns ? ns->userns_options : NULL;
 	bool has_users = user && user->mode == NS_NAME(POD);
 
@@ -164,8 +161,9 @@ static struct mount_spec mount_of(struct arena *arena, const struct container *c
 	return spec;
 }
 
-static void mounts_of(struct arena *arena, const struct container *c, const ContainerConfig *config,
-		      const struct image *image, struct container_spec *ret)
+static void mounts_of(struct arena *arena, const struct container *c, const NamespaceOption *ns,
+		      const ContainerConfig *config, const struct image *image,
+		      struct container_spec *ret)
 {
 	static const char *const files[] = {"hostname", "hosts", "resolv.conf"};
 
@@ -182,7 +180,7 @@ static void mounts_of(struct arena *arena, const struct container *c, const Cont
 				.is_readonly = ret->is_readonly_root,
 			};
 	}
-	volumes_of(arena, c, config, image, ret);
+	volumes_of(arena, c, ns, config, image, ret);
 	for (size_t i = 0; i < config->n_mounts; i++)
 		ret->mounts[ret->mount_count++] = mount_of(arena, c, config->mounts[i]);
 }
@@ -199,7 +197,9 @@ static int stop_signal_of(const ContainerConfig *config, const struct image *ima
 int translate_container(struct arena *arena, const struct container *c, const struct image *image,
 			struct container_spec *ret, struct error *err)
 {
-	const ContainerConfig *config = c->config;
+	const ContainerConfig *config = container_config(arena, c);
+	const SandboxConfig *pod = sandbox_config(arena, c->sandbox);
+	const NamespaceOption *ns = sandbox_namespaces(pod);
 
 	ret->has_tty = config->tty;
 	ret->has_stdin = config->stdin;
@@ -207,11 +207,10 @@ int translate_container(struct arena *arena, const struct container *c, const st
 	if (!image)
 		return 0;
 	TRY(argv_of(arena, config, image, &ret->argv, err));
-	TRY(env_of(arena, c, config, image, &ret->envp, err));
-	TRY(translate_security(arena, config, sandbox_namespaces(c->sandbox->config), image, ret,
-			       err));
-	translate_profiles(arena, c, ret);
-	mounts_of(arena, c, config, image, ret);
+	TRY(env_of(arena, pod, config, image, &ret->envp, err));
+	TRY(translate_security(arena, config, ns, image, ret, err));
+	translate_profiles(arena, c, config, ret);
+	mounts_of(arena, c, ns, config, image, ret);
 	ret->layers = image->layers;
 	ret->cwd = is_set(config->working_dir) ? config->working_dir
 					       : null_if_empty(image->config.working_dir);
@@ -220,6 +219,6 @@ int translate_container(struct arena *arena, const struct container *c, const st
 		ret->devices[ret->device_count++] = (struct device_spec){
 			config->devices[i]->host_path, config->devices[i]->container_path,
 			config->devices[i]->permissions};
-	translate_container_limits.spec(arena, c, c->limits.view, &ret->resources);
+	translate_container_limits.spec(arena, c, &c->limits.bytes, &ret->resources);
 	return 0;
 }

@@ -95,7 +95,8 @@ int translate_check_apparmor(const Runtime__V1__SecurityProfile *profile, const 
 			     struct error *err);
 /* Of struct front_end. */
 const char *translate_container_profile(const void *config);
-void translate_profiles(struct arena *arena, const struct container *c, struct container_spec *ret);
+void translate_profiles(struct arena *arena, const struct container *c,
+			const ContainerConfig *config, struct container_spec *ret);
 
 /* translate_security.c */
 

@@ -187,9 +187,10 @@ const char *translate_container_profile(const void *config)
 	return path;
 }
 
-void translate_profiles(struct arena *arena, const struct container *c, struct container_spec *ret)
+void translate_profiles(struct arena *arena, const struct container *c,
+			const ContainerConfig *config, struct container_spec *ret)
 {
-	const ContainerSecurity *s = security_of(c->config);
+	const ContainerSecurity *s = security_of(config);
 	const char *path;
 
 	switch (seccomp_of(s, &path)) {

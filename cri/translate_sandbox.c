@@ -40,7 +40,7 @@ static bool is_own_parent(const char *parent, const char *uid)
 int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,
 		      struct error *err)
 {
-	const SandboxConfig *config = sb->config;
+	const SandboxConfig *config = sandbox_config(arena, sb);
 	const NamespaceOption *ns = sandbox_namespaces(config);
 	const Runtime__V1__UserNamespace *user = ns ? ns->userns_options : NULL;
 	const char *parent = config->linux ? null_if_empty(config->linux->cgroup_parent) : NULL;
@@ -65,7 +65,7 @@ int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sand
 	for (size_t i = 0; i < config->linux->n_sysctls; i++)
 		ret->sysctls.items[ret->sysctls.count++] = (struct key_value){
 			config->linux->sysctls[i]->key, config->linux->sysctls[i]->value};
-	translate_sandbox_limits.spec(arena, sb, sb->limits.view, &ret->resources);
+	translate_sandbox_limits.spec(arena, sb, &sb->limits.bytes, &ret->resources);
 	return 0;
 }
 
@@ -104,7 +104,8 @@ static int hosts(const SandboxConfig *config, struct buf *ret, struct error *err
 
 int translate_sandbox_files(const struct sandbox *sb, struct error *err)
 {
-	const SandboxConfig *config = sb->config;
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
+	const SandboxConfig *config = sandbox_config(arena, sb);
 	struct buf dns CLEANUP(buf_done) = {0}, names CLEANUP(buf_done) = {0};
 	struct buf host CLEANUP(buf_done) = {0};
 	cleanup_close int dir = open(sb->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -25,6 +25,13 @@
 #define REASON_START "StartError"
 #define REASON_UNKNOWN "Unknown"
 
+static struct string_list images_of(struct arena *arena, const struct container *c)
+{
+	const struct front_end *front = c->node->front;
+
+	return front->container_images(arena, front->container_decode(arena, &c->config, NULL));
+}
+
 /* NULL when it, or one that is mounted, is damaged or gone. */
 static const struct image *image_of(const struct container *c)
 {
@@ -33,7 +40,7 @@ static const struct image *image_of(const struct container *c)
 
 	if (c->is_damaged)
 		return NULL;
-	mounted = c->node->front->container_images(arena, c->config);
+	mounted = images_of(arena, c);
 	for (size_t i = 0; i < mounted.count; i++)
 		if (!image_by_id(c->node->images, mounted.items[i]))
 			return NULL;
@@ -44,7 +51,7 @@ int container_hold_images(struct container *c, struct error *err)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
 	struct image_store *images = c->node->images;
-	struct string_list mounted = c->node->front->container_images(arena, c->config);
+	struct string_list mounted = images_of(arena, c);
 	struct error why = {0};
 
 	/* of a damaged one what is left is held, so that the others are too */
@@ -229,8 +236,8 @@ static int join_existing(struct task *t, struct node *n, const struct container_
 		TRY(container_teardown(t, c));
 		return 0;
 	}
-	if (c->state != CONTAINER_CREATED || c->config_bytes.length != request->config_size ||
-	    memcmp(c->config_bytes.data, request->config, request->config_size))
+	if (c->state != CONTAINER_CREATED || c->config.length != request->config_size ||
+	    memcmp(c->config.data, request->config, request->config_size))
 		return error_set(&t->err, ERR_EXISTS,
 				 "container %s: the name is taken by %s; remove that one or use "
 				 "another attempt",
@@ -256,10 +263,8 @@ static int begin(struct task *t, struct sandbox *sb, const struct container_requ
 	c->log_path = xstrdup_null(request->log_path);
 	c->image_id = xstrdup(image->id);
 	c->image_ref = xstrdup(image_reference(image));
-	buf_append(&c->config_bytes, request->config, request->config_size);
-	c->config = n->front->container_decode(request->config, request->config_size, &t->err);
-	if (!c->config || container_hold_images(c, &t->err) < 0 ||
-	    task_mutex_lock(t, &c->queue) < 0) {
+	buf_set(&c->config, request->config, request->config_size);
+	if (container_hold_images(c, &t->err) < 0 || task_mutex_lock(t, &c->queue) < 0) {
 		image_release(n->images, c->id);
 		container_unref(c);
 		return -(int)t->err.code;
@@ -283,7 +288,7 @@ static int create_in(struct task *t, struct sandbox *sb, const struct container_
 	TRY(sandbox_check_handle(sb, &t->err));
 	TRY(cdi_find_edits(t, sb->node, &request->cdi_devices, &edits));
 	TRY(begin(t, sb, request, key, &c));
-	buf_append(&c->edits, edits.data, edits.length);
+	buf_set(&c->edits, edits.data, edits.length);
 	r = container_insert(t, c);
 	if (r == 0)
 		r = prepare(t, c);

@@ -61,54 +61,46 @@ static enum sandbox_state sandbox_state_of(const struct node *n, int state)
 								      : SANDBOX_NOTREADY;
 }
 
-static bool is_damaged_limits(const struct limits_front *front, const void *bytes, size_t size)
+/* An object keeps no bytes that can't be decoded. */
+static const char *fill_limits(struct arena *arena, struct limits *l,
+			       const struct limits_front *front, const struct limits *row)
 {
-	void *view = front->decode(bytes, size, NULL);
-
-	if (!view)
-		return true;
-	front->free(view);
-	return false;
-}
-
-static void fill_limits(struct limits *l, const struct limits_front *front, const void *bytes,
-			size_t size, const void *next, size_t next_size)
-{
-	buf_append(&l->bytes, bytes, size);
-	buf_append(&l->next, next, next_size);
-	if (size)
-		l->view = front->decode(bytes, size, NULL);
-}
-
-const char *sandbox_row_damage(const struct front_end *front, const struct sandbox_row *row,
-			       void **ret_config)
-{
-	*ret_config =
-		row->config ? front->sandbox_decode(row->config, row->config_size, NULL) : NULL;
-	if (!*ret_config)
-		return "its configuration can't be read";
-	if (is_damaged_limits(front->sandbox_limits, row->resources, row->resources_size) ||
-	    is_damaged_limits(front->sandbox_limits, row->next_resources, row->next_resources_size))
+	if (front->check(arena, &row->bytes, NULL) < 0 || front->check(arena, &row->next, NULL) < 0)
 		return "its limits can't be read";
+	buf_set(&l->bytes, row->bytes.data, row->bytes.length);
+	buf_set(&l->next, row->next.data, row->next.length);
+	return NULL;
+}
+
+/* Bytes of a row, only to be read. */
+static struct buf lent(const void *bytes, size_t size)
+{
+	return (struct buf){.data = (char *)bytes, .length = size};
+}
+
+/* What is wrong with a row, or NULL. */
+static const char *fill_sandbox(struct arena *arena, struct sandbox *sb,
+				const struct sandbox_row *row)
+{
+	const struct front_end *front = sb->node->front;
+	const struct limits limits = {lent(row->resources, row->resources_size),
+				      lent(row->next_resources, row->next_resources_size)};
+	const char *damage;
+
+	buf_set(&sb->config, row->config, row->config_size);
+	damage = fill_limits(arena, &sb->limits, front->sandbox_limits, &limits);
+	if (!front->sandbox_decode(arena, &sb->config, NULL)) {
+		buf_done(&sb->config);
+		front->sandbox_blank(sb->id, &sb->config);
+		if (sb->state == SANDBOX_READY)
+			sb->state = SANDBOX_NOTREADY;
+		return "its configuration can't be read";
+	}
+	if (damage)
+		return damage;
 	if (row->state < SANDBOX_CREATING || row->state > SANDBOX_REMOVING)
 		return "its state is none";
 	return row->name ? NULL : "it has no name";
-}
-
-const char *container_row_damage(const struct front_end *front, const struct container_row *row,
-				 void **ret_config)
-{
-	*ret_config =
-		row->config ? front->container_decode(row->config, row->config_size, NULL) : NULL;
-	if (!*ret_config)
-		return "its configuration can't be read";
-	if (is_damaged_limits(front->container_limits, row->resources, row->resources_size) ||
-	    is_damaged_limits(front->container_limits, row->next_resources,
-			      row->next_resources_size))
-		return "its limits can't be read";
-	if (row->state < CONTAINER_CREATING || row->state > CONTAINER_REMOVING)
-		return "its state is none";
-	return row->image_id ? NULL : "it has no image";
 }
 
 static struct sandbox *new_sandbox(struct node *n, const char *id, const char *name)
@@ -126,6 +118,7 @@ static int load_sandbox(void *data, const struct sandbox_row *row)
 {
 	struct node *n = data;
 	const struct sandboxer *kind = row->kind ? sandboxer_find(row->kind) : NULL;
+	struct arena *arena CLEANUP(cleanup_arena_fn) = NULL;
 	const char *damage;
 	struct sandbox *sb;
 
@@ -140,19 +133,12 @@ static int load_sandbox(void *data, const struct sandbox_row *row)
 		return 0;
 	}
 	sb = new_sandbox(n, row->id, row->name);
-	damage = sandbox_row_damage(n->front, row, &sb->config);
 	sb->kind = kind;
 	sb->state = sandbox_state_of(n, row->state);
 	sb->handler = xstrdup(row->handler ? row->handler : "");
 	sb->created_at = row->created_at;
-	buf_append(&sb->config_bytes, row->config, row->config_size);
-	fill_limits(&sb->limits, n->front->sandbox_limits, row->resources, row->resources_size,
-		    row->next_resources, row->next_resources_size);
-	if (!sb->config) {
-		sb->config = n->front->sandbox_blank(sb->id);
-		if (sb->state == SANDBOX_READY)
-			sb->state = SANDBOX_NOTREADY;
-	}
+	arena = arena_new(TASK_ARENA_CAP);
+	damage = fill_sandbox(arena, sb, row);
 	if (damage)
 		report(n, ROW_SANDBOX, sb->id, damage, HINT_REMOVE);
 	sb->is_told = sb->state != SANDBOX_CREATING;
@@ -173,7 +159,7 @@ static struct sandbox *load_orphan(struct node *n, const struct container_row *r
 			row->sandbox_id ? row->sandbox_id : "(none)", sb->id);
 	report(n, ROW_CONTAINER, row->id, why, HINT_REMOVE);
 	sb->handler = xstrdup("");
-	sb->config = n->front->sandbox_blank(sb->id);
+	n->front->sandbox_blank(sb->id, &sb->config);
 	keep_record(n, sb->id, NULL, 0);
 	sandbox_enter(sb);
 	sandbox_unref(sb);
@@ -193,8 +179,34 @@ static void set_damaged(struct container *c, const char *damage)
 	c->message = xasprintf("%s; remove it", damage);
 }
 
-static void fill_container(struct container *c, const struct container_row *row)
+/* *ret_config: decoded. */
+static const char *fill_config(struct arena *arena, struct container *c,
+			       const struct container_row *row, void **ret_config)
 {
+	const struct front_end *front = c->node->front;
+	const struct limits limits = {lent(row->resources, row->resources_size),
+				      lent(row->next_resources, row->next_resources_size)};
+	const char *damage;
+
+	buf_set(&c->config, row->config, row->config_size);
+	damage = fill_limits(arena, &c->limits, front->container_limits, &limits);
+	*ret_config = front->container_decode(arena, &c->config, NULL);
+	if (*ret_config)
+		return damage;
+	buf_done(&c->config);
+	front->container_blank(c->id, &c->config);
+	*ret_config = front->container_decode(arena, &c->config, NULL);
+	return "its configuration can't be read";
+}
+
+/* What is wrong with a row, or NULL. */
+static const char *fill_container(struct arena *arena, struct container *c,
+				  const struct container_row *row)
+{
+	char *name cleanup_free = NULL;
+	const char *damage;
+	void *config;
+
 	c->state = row->state >= CONTAINER_CREATING && row->state <= CONTAINER_REMOVING
 			   ? (enum container_state)row->state
 			   : CONTAINER_EXITED;
@@ -204,21 +216,26 @@ static void fill_container(struct container *c, const struct container_row *row)
 	c->exit_code = row->exit_code;
 	c->reason = xstrdup_null(row->reason);
 	c->message = xstrdup_null(row->message);
-	buf_append(&c->edits, row->edits, row->edits_size);
+	buf_set(&c->edits, row->edits, row->edits_size);
 	if (row->log_path && row->log_path[0] == '/')
 		c->log_path = xstrdup(row->log_path);
 	c->image_id = xstrdup(row->image_id ? row->image_id : "");
 	c->image_ref = xstrdup(row->image_ref ? row->image_ref : c->image_id);
-	buf_append(&c->config_bytes, row->config, row->config_size);
-	fill_limits(&c->limits, c->node->front->container_limits, row->resources,
-		    row->resources_size, row->next_resources, row->next_resources_size);
+	damage = fill_config(arena, c, row, &config);
+	name = c->node->front->container_name(config);
+	c->name = xasprintf("%s/%s", c->sandbox->id, name);
+	if (damage)
+		return damage;
+	if (row->state < CONTAINER_CREATING || row->state > CONTAINER_REMOVING)
+		return "its state is none";
+	return row->image_id ? NULL : "it has no image";
 }
 
 static int load_container(void *data, const struct container_row *row)
 {
 	struct node *n = data;
 	struct sandbox *sb = row->sandbox_id ? map_get(&n->sandboxes, row->sandbox_id) : NULL;
-	char *name cleanup_free = NULL;
+	struct arena *arena CLEANUP(cleanup_arena_fn) = NULL;
 	struct error err = {0};
 	const char *damage;
 	struct container *c;
@@ -232,14 +249,10 @@ static int load_container(void *data, const struct container_row *row)
 		return 0;
 	}
 	c = container_new(n, sb ? sb : load_orphan(n, row), row->id);
-	fill_container(c, row);
-	damage = container_row_damage(n->front, row, &c->config);
-	if (!c->config)
-		c->config = n->front->container_blank(c->id);
+	arena = arena_new(TASK_ARENA_CAP);
+	damage = fill_container(arena, c, row);
 	if (damage)
 		set_damaged(c, damage);
-	name = n->front->container_name(c->config);
-	c->name = xasprintf("%s/%s", c->sandbox->id, name);
 	if (c->state == CONTAINER_RUNNING && n->is_rebooted)
 		container_end_by_reboot(c);
 	c->is_told = c->state != CONTAINER_CREATING;

@@ -51,11 +51,10 @@ enum container_state {
 	CONTAINER_REMOVING = 4,
 };
 
-/* Limits of a container or of a whole sandbox, as updates leave them. */
+/* Limits of a container or of a whole sandbox, as updates leave them: the front end's bytes. */
 struct limits {
-	void *view; /* the front end's, of bytes; NULL: as in the configuration */
-	struct buf bytes;
-	struct buf next; /* those that an update under way shall leave */
+	struct buf bytes; /* empty: as in the configuration */
+	struct buf next;  /* those that an update under way shall leave */
 };
 
 struct sandbox {
@@ -63,12 +62,11 @@ struct sandbox {
 	char id[ID_SIZE];
 	enum sandbox_state state;
 	const struct sandboxer *kind;
-	char *handler; /* of the request: "" is the default one */
-	char *name;    /* the key that must be unique among sandboxes */
-	struct buf config_bytes;
-	void *config; /* the front end's view of the bytes */
-	void *handle; /* the kind's; NULL before create and after a failed recovery */
-	char *dir;    /* STATE/run/sandboxes/<id> */
+	char *handler;	   /* of the request: "" is the default one */
+	char *name;	   /* the key that must be unique among sandboxes */
+	struct buf config; /* the front end's bytes, which it can decode */
+	void *handle;	   /* the kind's; NULL before create and after a failed recovery */
+	char *dir;	   /* STATE/run/sandboxes/<id> */
 	int64_t created_at;
 	struct task_mutex queue;
 	struct task_event settled; /* recovery has looked at it */
@@ -86,9 +84,8 @@ struct container {
 	struct list node_in_sandbox;
 	char id[ID_SIZE];
 	enum container_state state;
-	char *name; /* the key that must be unique among the containers of all sandboxes */
-	struct buf config_bytes;
-	void *config;
+	char *name;	   /* the key that must be unique among the containers of all sandboxes */
+	struct buf config; /* as a sandbox's */
 	struct limits limits; /* durable */
 	struct buf edits;     /* what its CDI devices mean (cdi.h); stored, empty: it has none */
 	void *handle;
@@ -121,29 +118,30 @@ struct container {
 
 /* The meaning of struct limits; object is the container or the sandbox. */
 struct limits_front {
-	void *(*decode)(const void *bytes, size_t size, struct error *err);
-	void (*free)(void *view);
-	/* view NULL: those of the object's configuration. */
-	void (*spec)(struct arena *arena, const void *object, const void *view,
+	/* Fails when the bytes are damaged; the other functions are given none that are. */
+	int (*check)(struct arena *arena, const struct buf *bytes, struct error *err);
+	/* bytes empty: those of the object's configuration. */
+	void (*spec)(struct arena *arena, const void *object, const struct buf *bytes,
 		     struct resources *ret);
 	/* What comes of those that hold by a change, as it was passed to the update. */
 	int (*merge)(struct arena *arena, const void *object, const void *change, struct buf *ret,
 		     struct error *err);
 };
 
-/* The meaning of configurations. All functions are pure; arenas live as long as the specs made. */
+/*
+ * The meaning of configurations, which are kept as bytes and decoded where they are used. All
+ * functions are pure; arenas live as long as what is made in them.
+ */
 struct front_end {
 	/* NULL with err set when the bytes are damaged. */
-	void *(*sandbox_decode)(const void *bytes, size_t size, struct error *err);
+	void *(*sandbox_decode)(struct arena *arena, const struct buf *bytes, struct error *err);
 	/* What stands for a damaged one; only the id is known. */
-	void *(*sandbox_blank)(const char *id);
-	void (*sandbox_free)(void *config);
+	void (*sandbox_blank)(const char *id, struct buf *ret);
 	int (*sandbox_spec)(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,
 			    struct error *err);
-	void *(*container_decode)(const void *bytes, size_t size, struct error *err);
-	void *(*container_blank)(const char *id);
-	void (*container_free)(void *config);
-	/* Its name within the sandbox, malloc'ed. */
+	void *(*container_decode)(struct arena *arena, const struct buf *bytes, struct error *err);
+	void (*container_blank)(const char *id, struct buf *ret);
+	/* Of one that is decoded: its name within the sandbox, malloc'ed. */
 	char *(*container_name)(const void *config);
 	/* image: NULL when it or one that is mounted is damaged or gone; then the spec has only
 	 * what the container's end needs. */

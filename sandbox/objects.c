@@ -65,10 +65,8 @@ void sandbox_unref(struct sandbox *sb)
 		return;
 	if (sb->handle)
 		sb->kind->sandbox_forget(sb->handle);
-	if (sb->config)
-		sb->node->front->sandbox_free(sb->config);
-	limits_done(&sb->limits, sb->node->front->sandbox_limits);
-	buf_done(&sb->config_bytes);
+	limits_done(&sb->limits);
+	buf_done(&sb->config);
 	free(sb->handler);
 	free(sb->name);
 	free(sb->dir);
@@ -111,11 +109,9 @@ void container_unref(struct container *c)
 		container_io_free(c->io);
 	if (c->handle)
 		c->sandbox->kind->container_forget(c->handle);
-	if (c->config)
-		c->node->front->container_free(c->config);
-	limits_done(&c->limits, c->node->front->container_limits);
+	limits_done(&c->limits);
 	close_fd(c->stdin_fd);
-	buf_done(&c->config_bytes);
+	buf_done(&c->config);
 	free(c->name);
 	free(c->state_dir);
 	free(c->root_dir);
@@ -334,8 +330,8 @@ static void add_sandbox_row(struct store_batch *batch, struct sandbox *sb, enum 
 		.kind = sb->kind->name,
 		.handler = sb->handler,
 		.name = sb->name,
-		.config = sb->config_bytes.data,
-		.config_size = sb->config_bytes.length,
+		.config = sb->config.data,
+		.config_size = sb->config.length,
 		.created_at = sb->created_at,
 		.resources = sb->limits.bytes.data,
 		.resources_size = sb->limits.bytes.length,
@@ -371,8 +367,8 @@ static void add_row(struct store_batch *batch, struct container *c, enum contain
 		.id = c->id,
 		.sandbox_id = c->sandbox->id,
 		.state = (int)state,
-		.config = c->config_bytes.data,
-		.config_size = c->config_bytes.length,
+		.config = c->config.data,
+		.config_size = c->config.length,
 		.resources = c->limits.bytes.data,
 		.resources_size = c->limits.bytes.length,
 		.next_resources = c->limits.next.data,

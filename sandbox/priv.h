@@ -39,7 +39,7 @@ int container_insert(struct task *t, struct container *c);
 void container_add_row(struct store_batch *batch, struct container *c);
 void sandbox_add_row(struct store_batch *batch, struct sandbox *sb);
 /* Gives up what updates left. */
-void limits_done(struct limits *l, const struct limits_front *front);
+void limits_done(struct limits *l);
 /* Writes what the kind records of it, without waiting. */
 void container_write_later(struct container *c);
 
@@ -52,18 +52,9 @@ const struct sandboxer *node_kind(const struct node *n, const char *handler);
 bool id_is_valid(const char *id);
 
 /* load.c: what a kind recorded, until recovery takes it; record_drop() frees it. */
-/* What is wrong with a row, or NULL; ret_config is NULL when it can't be read. */
-const char *sandbox_row_damage(const struct front_end *front, const struct sandbox_row *row,
-			       void **ret_config);
-const char *container_row_damage(const struct front_end *front, const struct container_row *row,
-				 void **ret_config);
 struct buf *record_take(struct node *n, const char *id);
 void record_drop(struct buf *record);
 
-static inline void cleanup_arena_fn(struct arena **a)
-{
-	arena_free(*a);
-}
 /*
  * The one way down, for failed calls, Remove and recovery alike: idempotent, whatever was made of
  * the object. The caller holds its queue; on success the object is out of the maps and the store.

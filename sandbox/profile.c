@@ -47,7 +47,9 @@ static void free_read(struct job *job)
 
 int container_read_profile(struct task *t, const struct container *c, struct buf *ret)
 {
-	const char *path = c->node->front->container_profile(c->config);
+	const struct front_end *front = c->node->front;
+	const char *path =
+		front->container_profile(front->container_decode(t->arena, &c->config, NULL));
 	struct read_job *j;
 	int r;
 

@@ -110,8 +110,8 @@ static int join_existing(struct task *t, struct node *n, const struct sandbox_re
 		TRY(sandbox_teardown(t, sb));
 		return 0;
 	}
-	if (sb->state != SANDBOX_READY || sb->config_bytes.length != request->config_size ||
-	    memcmp(sb->config_bytes.data, request->config, request->config_size))
+	if (sb->state != SANDBOX_READY || sb->config.length != request->config_size ||
+	    memcmp(sb->config.data, request->config, request->config_size))
 		return error_set(&t->err, ERR_EXISTS,
 				 "sandbox %s: the name is taken by %s; remove that one or use "
 				 "another attempt",
@@ -130,12 +130,7 @@ static int begin(struct task *t, struct node *n, const struct sandbox_request *r
 	sb->state = SANDBOX_CREATING;
 	sb->handler = xstrdup(request->handler);
 	sb->name = xstrdup(request->name);
-	buf_append(&sb->config_bytes, request->config, request->config_size);
-	sb->config = n->front->sandbox_decode(request->config, request->config_size, &t->err);
-	if (!sb->config) {
-		sandbox_unref(sb);
-		return -(int)t->err.code;
-	}
+	buf_set(&sb->config, request->config, request->config_size);
 	task_event_set(&sb->settled);
 	r = task_mutex_lock(t, &sb->queue);
 	if (r < 0) {

@@ -70,22 +70,21 @@ static struct limited of_sandbox(struct sandbox *sb)
 				apply_to_sandbox, add_sandbox};
 }
 
-void limits_done(struct limits *l, const struct limits_front *front)
+void limits_done(struct limits *l)
 {
-	if (l->view)
-		front->free(l->view);
 	buf_done(&l->bytes);
 	buf_done(&l->next);
 	*l = (struct limits){0};
 }
 
-/* undone: a view, too, or NULL. */
-static int apply(struct task *t, const struct limited *l, const void *view, const void *undone)
+/* undone: or NULL. */
+static int apply(struct task *t, const struct limited *l, const struct buf *limits,
+		 const struct buf *undone)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
 	struct resources new = {0}, old = {0};
 
-	l->front->spec(arena, l->object, view, &new);
+	l->front->spec(arena, l->object, limits, &new);
 	if (undone)
 		l->front->spec(arena, l->object, undone, &old);
 	task_stage(t, "changing its limits");
@@ -121,11 +120,11 @@ static int commit(struct task *t, const struct limited *l, struct limits *new)
 	return 0;
 }
 
-static void take_back(struct task *t, const struct limited *l, const void *undone)
+static void take_back(struct task *t, const struct limited *l, const struct buf *undone)
 {
 	struct error cause = t->err;
 
-	if (apply(t, l, l->limits->view, undone) < 0)
+	if (apply(t, l, &l->limits->bytes, undone) < 0)
 		log_error("%s %s: some of its limits may be wrong: %s", l->what, l->id,
 			  t->err.text);
 	if (write_row(t, l) < 0)
@@ -141,15 +140,14 @@ static int change(struct task *t, const struct limited *l)
 	int r;
 
 	l->limits->next = (struct buf){0};
-	new.view = l->front->decode(new.bytes.data, new.bytes.length, &t->err);
-	r = new.view ? apply(t, l, new.view, NULL) : -(int)t->err.code;
+	r = apply(t, l, &new.bytes, NULL);
 	if (r == 0) {
 		FAULT(limits_changed);
 		r = commit(t, l, &new);
 	}
 	if (r < 0)
-		take_back(t, l, new.view);
-	limits_done(&new, l->front);
+		take_back(t, l, &new.bytes);
+	limits_done(&new);
 	return r;
 }
 
@@ -228,7 +226,7 @@ int container_limits(struct task *t, struct container *c, struct limits_now *ret
 	TRY(container_check_handle(c, &t->err));
 	if (c->state != CONTAINER_CREATED && c->state != CONTAINER_RUNNING)
 		return error_set(&t->err, ERR_PRECONDITION, "container %s has ended", c->id);
-	c->node->front->container_limits->spec(t->arena, c, c->limits.view, &asked);
+	c->node->front->container_limits->spec(t->arena, c, &c->limits.bytes, &asked);
 	old = task_limit_ms(t, LOOK_MS);
 	r = c->sandbox->kind->container_limits(t, c->handle, &asked, ret);
 	task_restore_deadline(t, old);

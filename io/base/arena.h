@@ -12,6 +12,12 @@ struct arena;
 
 struct arena *arena_new(size_t cap);
 void arena_free(struct arena *a);
+
+static inline void cleanup_arena_fn(struct arena **a)
+{
+	arena_free(*a);
+}
+
 /* Zeroed, 16-byte aligned; NULL when the cap would be passed. */
 void *arena_try(struct arena *a, size_t size);
 /* The same for sizes that the program chose itself: the cap does not apply. */

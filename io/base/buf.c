@@ -38,6 +38,18 @@ void buf_append(struct buf *b, const void *data, size_t n)
 	b->data[b->length] = 0;
 }
 
+void buf_set(struct buf *b, const void *data, size_t n)
+{
+	buf_done(b);
+	if (!n)
+		return;
+	b->data = xmalloc(n + 1);
+	memcpy(b->data, data, n);
+	b->data[n] = 0;
+	b->length = n;
+	b->capacity = n + 1;
+}
+
 void buf_puts(struct buf *b, const char *s)
 {
 	buf_append(b, s, strlen(s));

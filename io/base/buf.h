@@ -17,6 +17,9 @@ void buf_done(struct buf *b);
 /* Makes room for n more bytes and returns where they go; the caller adds what it used to length. */
 char *buf_reserve(struct buf *b, size_t n);
 void buf_append(struct buf *b, const void *data, size_t n);
+/* Exactly these bytes in the place of what it had, for what is kept long; nothing is allocated for
+ * none. */
+void buf_set(struct buf *b, const void *data, size_t n);
 void buf_puts(struct buf *b, const char *s);
 void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Drops the first n bytes. */

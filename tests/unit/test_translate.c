@@ -67,9 +67,7 @@ static int setup(void **state)
 	g->linux_config.security_context = &g->security;
 	strcpy(g->sb.id, "ab");
 	g->sb.dir = (char *)"/state/sandboxes/ab";
-	g->sb.config = &g->pod_config;
 	g->c.sandbox = &g->sb;
-	g->c.config = &g->config;
 	*state = g;
 	return 0;
 }
@@ -79,14 +77,27 @@ static int teardown(void **state)
 	struct ground *g = *state;
 
 	arena_free(g->arena);
+	buf_done(&g->sb.config);
+	buf_done(&g->c.config);
+	buf_done(&g->c.limits.bytes);
 	free(g);
 	return 0;
+}
+
+/* The objects have the configurations as they are now. */
+static void keep(struct ground *g)
+{
+	buf_done(&g->sb.config);
+	canonical_pack(&g->pod_config.base, &g->sb.config);
+	buf_done(&g->c.config);
+	canonical_pack(&g->config.base, &g->c.config);
 }
 
 static int translate(struct ground *g)
 {
 	int r = translate_check_container(&g->config, &g->err);
 
+	keep(g);
 	memset(&g->spec, 0, sizeof(g->spec));
 	if (r < 0)
 		return r;
@@ -267,6 +278,7 @@ static void a_pod_without_anything_shares_its_pid_namespace(void **state)
 	struct ground *g = *state;
 
 	assert_int_equal(translate_check_sandbox(&g->pod_config, &g->err), 0);
+	keep(g);
 	assert_int_equal(cri_front_end.sandbox_spec(g->arena, &g->sb, &g->pod, &g->err), 0);
 	assert_int_equal(g->pod.pid, NS_POD);
 	assert_null(g->pod.cgroup_parent);
@@ -295,6 +307,7 @@ static void a_parent_called_after_the_pod_is_its_own(void **state)
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		l.cgroup_parent = (char *)all[i].parent;
 		g->pod_name.uid = (char *)all[i].uid;
+		keep(g);
 		assert_int_equal(cri_front_end.sandbox_spec(g->arena, &g->sb, &g->pod, &g->err), 0);
 		assert_int_equal(g->pod.has_own_parent, all[i].is_own);
 	}
@@ -341,23 +354,26 @@ static void limits_that_no_kernel_takes_are_refused_by_name(void **state)
 	}
 }
 
-/* The container's limits as an update leaves them; the caller frees them. */
-static Resources *update(struct ground *g, const Resources *change, int *ret)
+/* The container's limits as an update leaves them. */
+static const Resources *update(struct ground *g, const Resources *change, int *ret)
 {
 	struct buf bytes = {0};
-	Resources *r = NULL;
 
+	keep(g);
 	*ret = cri_front_end.container_limits->merge(g->arena, &g->c, change, &bytes, &g->err);
 	if (*ret == 0)
-		r = cri_front_end.container_limits->decode(bytes.data, bytes.length, &g->err);
-	buf_done(&bytes);
-	return r;
+		assert_int_equal(cri_front_end.container_limits->check(g->arena, &bytes, &g->err),
+				 0);
+	buf_done(&g->c.limits.bytes);
+	g->c.limits.bytes = bytes;
+	return *ret == 0 ? translate_resources_of(g->arena, &g->c) : NULL;
 }
 
 static void what_an_update_does_not_say_stays(void **state)
 {
 	struct ground *g = *state;
-	Resources held = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT, change = held, *r;
+	Resources held = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT, change = held;
+	const Resources *r;
 	Runtime__V1__LinuxContainerResources__UnifiedEntry a =
 		RUNTIME__V1__LINUX_CONTAINER_RESOURCES__UNIFIED_ENTRY__INIT;
 	Runtime__V1__LinuxContainerResources__UnifiedEntry b = a, c = a;
@@ -389,32 +405,28 @@ static void what_an_update_does_not_say_stays(void **state)
 	assert_string_equal(r->unified[0]->value, "100");
 	assert_string_equal(r->unified[1]->key, "memory.high");
 	assert_string_equal(r->unified[1]->value, "200");
-	cri_front_end.container_limits->free(r);
 }
 
 static void later_limits_win_over_the_configuration(void **state)
 {
 	struct ground *g = *state;
-	Resources held = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT, change = held, *r;
+	Resources held = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT, change = held;
 	int result;
 
 	held.cpu_shares = 512;
 	g->linux_config.resources = &held;
 	g->config.linux = &g->linux_config;
 	change.cpu_shares = 1024;
-	r = update(g, &change, &result);
-	g->c.limits.view = r;
+	assert_int_equal(update(g, &change, &result)->cpu_shares, 1024);
 	assert_int_equal(translate(g), 0);
 	assert_int_equal(g->spec.resources.cpu_shares, 1024);
-	assert_ptr_equal(translate_resources_of(&g->c), r);
-	cri_front_end.container_limits->free(r);
-	g->c.limits.view = NULL;
 }
 
 static void swap_below_memory_is_refused(void **state)
 {
 	struct ground *g = *state;
-	Resources held = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT, change = held, *r;
+	Resources held = RUNTIME__V1__LINUX_CONTAINER_RESOURCES__INIT, change = held;
+	const Resources *r;
 	int result;
 
 	held.memory_limit_in_bytes = held.memory_swap_limit_in_bytes = 1 << 20;
@@ -427,7 +439,6 @@ static void swap_below_memory_is_refused(void **state)
 	change.memory_swap_limit_in_bytes = 1 << 21;
 	r = update(g, &change, &result);
 	assert_int_equal(r->memory_swap_limit_in_bytes, 1 << 21);
-	cri_front_end.container_limits->free(r);
 	change.memory_limit_in_bytes = -1;
 	assert_null(update(g, &change, &result));
 	assert_int_equal(result, -ERR_INVALID);
