@@ -109,7 +109,7 @@ static int add_root(struct plan_builder *b, const struct linux_container *c,
 		.upper = c->spec.upper,
 		.work = c->spec.work,
 		.user_fd = pod->user,
-		.has_devices = c->spec.is_privileged,
+		.has_devices = true,
 	};
 	int mount = -1, r = 0;
 
@@ -165,7 +165,7 @@ static int add_mount(struct plan_builder *b, const struct linux_container *c,
 	if (strcmp(target, "/") == 0)
 		return error_set(err, ERR_INVALID, "mount target %s: it is the root", m->target);
 	TRY(user_fd_of(c, m, pod, &user, err));
-	TRY(mount_source_open(m, user, c->spec.is_privileged, &source, err));
+	TRY(mount_source_open(m, user, &source, err));
 	*ret = (struct plan_mount){
 		.fd = plan_give_fd(b, source.fd),
 		.is_directory = source.is_directory,

@@ -50,6 +50,12 @@ static int open_source(const char *path, int *ret_fd, struct error *err)
 		TRY(make_directories(path, err));
 		fd = open(path, O_PATH | O_CLOEXEC);
 	}
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
+		return error_set(
+			err, ERR_INVALID,
+			"mounts.host_path %.400s: %s; a link in it leads nowhere, or a file "
+			"is in the place of a directory",
+			path, strerrordesc_np(errno));
 	if (fd < 0)
 		return error_errno(err, errno, "open the mount source %s", path);
 	*ret_fd = fd;
@@ -69,8 +75,7 @@ static uint64_t propagation_flag(enum mount_propagation p)
 	return MS_PRIVATE;
 }
 
-static int set_attributes(int mount, const struct mount_spec *m, int user_fd, bool has_devices,
-			  struct error *err)
+static int set_attributes(int mount, const struct mount_spec *m, int user_fd, struct error *err)
 {
 	struct mount_attr all = {.propagation = propagation_flag(m->propagation)};
 	struct mount_attr top = {.attr_set = MOUNT_ATTR_RDONLY};
@@ -78,7 +83,7 @@ static int set_attributes(int mount, const struct mount_spec *m, int user_fd, bo
 
 	if (m->is_recursive_readonly)
 		all.attr_set |= MOUNT_ATTR_RDONLY;
-	if (!has_devices || m->is_nodev)
+	if (m->kind == MOUNT_IMAGE || m->is_nodev)
 		all.attr_set |= MOUNT_ATTR_NODEV;
 	if (m->is_noexec)
 		all.attr_set |= MOUNT_ATTR_NOEXEC;
@@ -165,7 +170,7 @@ int mount_clone(const char *path, bool is_recursive, bool is_readonly, int *ret_
 	if (source < 0)
 		return error_errno(err, errno, "open %s", path);
 	TRY(clone_source(source, path, is_recursive, &mount, err));
-	TRY(set_attributes(mount, &m, -1, true, err));
+	TRY(set_attributes(mount, &m, -1, err));
 	*ret_fd = take_fd(&mount);
 	return 0;
 }
@@ -206,8 +211,8 @@ int mount_image_check(const struct mount_spec *m, struct error *err)
 
 /* The layers as one read-only mount; the part that is wanted can only be cut out once it is
  * attached. An overlay can't be id-mapped, its layers can. */
-static int open_image(const struct mount_spec *m, int user_fd, bool has_devices,
-		      struct mount_source *ret, struct error *err)
+static int open_image(const struct mount_spec *m, int user_fd, struct mount_source *ret,
+		      struct error *err)
 {
 	struct overlay_spec overlay = {.layers = m->layers, .user_fd = user_fd};
 	bool is_overlay = m->layers.count > 1;
@@ -221,15 +226,15 @@ static int open_image(const struct mount_spec *m, int user_fd, bool has_devices,
 		TRY(mount_clone(m->layers.items[0], false, true, &mount, err));
 	if (has_sub_path(m))
 		TRY(look_at_part(mount, m, &st, err));
-	TRY(set_attributes(mount, m, is_overlay ? -1 : user_fd, has_devices, err));
+	TRY(set_attributes(mount, m, is_overlay ? -1 : user_fd, err));
 	*ret = (struct mount_source){.fd = take_fd(&mount),
 				     .is_directory = S_ISDIR(st.st_mode),
 				     .sub_path = has_sub_path(m) ? m->sub_path : NULL};
 	return 0;
 }
 
-int mount_source_open(const struct mount_spec *m, int user_fd, bool has_devices,
-		      struct mount_source *ret, struct error *err)
+int mount_source_open(const struct mount_spec *m, int user_fd, struct mount_source *ret,
+		      struct error *err)
 {
 	cleanup_close int source = -1;
 	cleanup_close int mount = -1;
@@ -240,13 +245,13 @@ int mount_source_open(const struct mount_spec *m, int user_fd, bool has_devices,
 		return 0;
 	}
 	if (m->kind == MOUNT_IMAGE)
-		return open_image(m, user_fd, has_devices, ret, err);
+		return open_image(m, user_fd, ret, err);
 	TRY(open_source(m->source, &source, err));
 	if (fstat(source, &st) < 0)
 		return error_errno(err, errno, "look at the mount source %s", m->source);
 	TRY(check_propagation(source, m, err));
 	TRY(clone_source(source, m->source, true, &mount, err));
-	TRY(set_attributes(mount, m, user_fd, has_devices || is_device(&st), err));
+	TRY(set_attributes(mount, m, user_fd, err));
 	*ret = (struct mount_source){.fd = take_fd(&mount), .is_directory = S_ISDIR(st.st_mode)};
 	return 0;
 }

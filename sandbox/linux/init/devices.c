@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /dev: a small tmpfs that is filled while it is still detached. Peculiar: nodes work only where
- * they are bound, so that a container with CAP_MKNOD gains nothing by making others: they lie on a
- * tmpfs of their own that it can't reach, all else is mounted without devices. In a user namespace
- * nodes can't be made, so the server gives mounts of the host's.
+ * /dev: a small tmpfs that is filled while it is still detached. Which devices a container with
+ * CAP_MKNOD can open is its cgroup's business, so that it can make a /dev for a root of its own, as
+ * tools that build images do. In a user namespace nodes can't be made, so the server gives mounts
+ * of the host's.
  */
 #include "sandbox/linux/init/helper.h"
 
@@ -85,37 +85,10 @@ static void make_device(int root, const char *path, const struct plan_device *d,
 	close(dir);
 }
 
-/* Makes the nodes aside and turns them into mounts. */
-static void make_nodes(struct helper *h)
-{
-	struct plan_device *devices = plan_items(h->plan, h->plan->devices);
-	int nodes = mount_new("tmpfs", "mode=755,size=64k", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-
-	if (nodes < 0 || mount_aside(nodes) < 0)
-		fail(STEP_DEV, "nodes");
-	for (uint32_t i = 0; i < h->plan->devices.count; i++) {
-		struct plan_device *d = &devices[i];
-		const char *shown = plan_text(h->plan, d->path);
-		char name[16];
-		int node;
-
-		snprintf(name, sizeof(name), "%u", i);
-		make_device(nodes, name, d, shown);
-		node = openat(nodes, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-		d->fd = node < 0 ? -1 : mount_clone(node, false);
-		if (d->fd < 0)
-			fail(STEP_DEVICE, shown);
-		close(node);
-	}
-	close(nodes);
-}
-
 void make_devices(struct helper *h, int dev)
 {
 	const struct plan_device *devices = plan_items(h->plan, h->plan->devices);
 
-	if (!(h->plan->flags & (PLAN_PRIVILEGED | PLAN_USERNS)))
-		make_nodes(h);
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
 		if (mkdirat(dev, directories[i].name, directories[i].mode) < 0)
 			fail(STEP_DEV, directories[i].name);

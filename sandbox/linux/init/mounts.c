@@ -144,10 +144,8 @@ static void mount_dev(struct helper *h)
 	int target = open_plain_directory(h->root, "dev");
 	unsigned no = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
-	/* what the container makes there is no way to a device (it may have CAP_MKNOD) */
 	h->dev = mount_new("tmpfs", "mode=755,size=65536k",
-			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_STRICTATIME |
-				   (h->plan->flags & PLAN_PRIVILEGED ? 0 : MOUNT_ATTR_NODEV));
+			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_STRICTATIME);
 	if (target < 0 || h->dev < 0)
 		fail(STEP_DEV, "/dev");
 	make_devices(h, h->dev);
@@ -220,11 +218,14 @@ static void mount_volume(struct helper *h, const struct plan_mount *m)
 	const char *path = plan_text(h->plan, m->target);
 	int mount = m->fd, target = make_beneath(h->root, path, m->is_directory);
 	struct statfs fs;
+	struct stat st;
 
-	if (target < 0)
+	if (target < 0 || fstatfs(target, &fs) < 0 || fstat(target, &st) < 0)
 		fail(STEP_TARGET, path);
-	if (fstatfs(target, &fs) < 0)
-		fail(STEP_TARGET, path);
+	if (S_ISDIR(st.st_mode) != m->is_directory) {
+		errno = m->is_directory ? ENOTDIR : EISDIR;
+		fail(m->is_directory ? STEP_MOUNT_ON_FILE : STEP_MOUNT_ON_DIRECTORY, path);
+	}
 	if (fs.f_type == PROC_SUPER_MAGIC && !may_cover_proc(path)) {
 		errno = EPERM;
 		fail(STEP_MOUNT_PROC, path);

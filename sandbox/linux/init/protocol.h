@@ -60,6 +60,8 @@ enum init_message { INIT_READY = 1, INIT_GO, INIT_FAILED };
 	X(STEP_CGROUP_VIEW, "mount the cgroup file system on")                                     \
 	X(STEP_TARGET, "make the mount point")                                                     \
 	X(STEP_MOUNT, "mount on")                                                                  \
+	X(STEP_MOUNT_ON_FILE, "mount a directory on the file")                                     \
+	X(STEP_MOUNT_ON_DIRECTORY, "mount a file on the directory")                                \
 	X(STEP_MOUNT_PROC, "mount over procfs, which is not allowed, on")                          \
 	X(STEP_MASK, "mask")                                                                       \
 	X(STEP_READONLY, "make read-only")                                                         \
@@ -96,7 +98,7 @@ struct init_report {
 
 enum plan_flags {
 	PLAN_READONLY_ROOT = 1 << 0,
-	PLAN_PRIVILEGED = 1 << 1, /* sysfs and cgroups writable, device nodes work anywhere */
+	PLAN_PRIVILEGED = 1 << 1, /* sysfs and cgroups writable */
 	PLAN_NO_NEW_PRIVS = 1 << 2,
 	PLAN_TTY = 1 << 3,
 	PLAN_USERNS = 1 << 4,	  /* in a user namespace: no mknod, and group 5 may not exist */

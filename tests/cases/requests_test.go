@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cases
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"crisp/node"
+)
+
+// TestRequests: what a program finds when a request says little, and what is refused of one that is wrong.
+func TestRequests(t *testing.T) {
+	s := newScene(t)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *scene)
+	}{
+		{"a mount fits its target", requestMountKinds},
+		{"a program can make the devices that it may use", requestNodes},
+		{"the node's /dev can be mounted", requestNodeDevices},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
+	}
+}
+
+// requestMountKinds: a source that doesn't fit its target, or isn't there, is told by its path.
+func requestMountKinds(t *testing.T, s *scene) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, []byte("text"), 0o644))
+	must(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
+	var pods []*node.Pod
+	for name, c := range map[string]struct {
+		mount *cri.Mount
+		says  []string
+	}{
+		"file":     {&cri.Mount{HostPath: file, ContainerPath: "/tmp"}, []string{"on the directory", "/tmp"}},
+		"dir":      {&cri.Mount{HostPath: dir, ContainerPath: "/etc/passwd"}, []string{"on the file", "/etc/passwd"}},
+		"dangling": {&cri.Mount{HostPath: dir + "/dangling", ContainerPath: "/x"}, []string{"mounts.host_path", "/dangling"}},
+		"through":  {&cri.Mount{HostPath: file + "/x", ContainerPath: "/x"}, []string{"mounts.host_path", "/file/x"}},
+		"root":     {&cri.Mount{HostPath: dir, ContainerPath: "/a/.."}, []string{"it is the root"}},
+	} {
+		p := s.pod("kind-" + name)
+		p.Tune = mounts(c.mount)
+		err := p.Up(node.Demo, "/bin/true")
+		refused(t, err, codes.InvalidArgument, c.says...)
+		expectEnd(t, exited(t, p), 128, "StartError")
+		pods = append(pods, p)
+	}
+	s.end(t, pods...)
+}
+
+// requestNodes: tools that make a root of their own, as those that build images, need its device nodes to work. The
+// cgroup says which ones can be opened.
+func requestNodes(t *testing.T, s *scene) {
+	dir := t.TempDir()
+	p := s.pod("nodes")
+	p.Tune = mounts(&cri.Mount{HostPath: dir, ContainerPath: "/volume"})
+	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+	for _, at := range []string{"/root", "/volume", "/dev"} {
+		s.lines(t, p, "mknod "+at+"/n c 1 3 && echo x >"+at+"/n && echo wrote", "wrote")
+		s.lines(t, p, "mknod "+at+"/z c 1 5 && head -c3 "+at+"/z | wc -c", "3")
+		// /dev/mem and /dev/kmsg
+		s.lines(t, p, "mknod "+at+"/m c 1 1; mknod "+at+"/k c 1 11; head -c1 "+at+"/m 2>&1; head -c1 "+at+"/k 2>&1; true",
+			"head: "+at+"/m: Operation not permitted", "head: "+at+"/k: Operation not permitted")
+	}
+	s.end(t, p)
+}
+
+// requestNodeDevices: as drivers of storage do.
+func requestNodeDevices(t *testing.T, s *scene) {
+	p := s.pod("node-devices")
+	p.Tune = mounts(&cri.Mount{HostPath: "/dev", ContainerPath: "/dev"})
+	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+	s.lines(t, p, "echo x >/dev/null && head -c2 /dev/zero | wc -c; head -c1 /dev/kmsg 2>&1; true", "2",
+		"head: /dev/kmsg: Operation not permitted")
+	s.end(t, p)
+}
