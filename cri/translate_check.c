@@ -51,6 +51,48 @@ static int check_pod_limits(const Runtime__V1__LinuxPodSandboxConfig *config, st
 	return 0;
 }
 
+/* HOST_NAME_MAX of Linux. */
+#define HOSTNAME_MAX 64
+
+/* The kernel takes anything, but the name also goes into files where blanks and lines count. */
+static int check_hostname(const char *name, struct error *err)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789-._";
+
+	if (strlen(name) > HOSTNAME_MAX)
+		return error_set(err, ERR_INVALID,
+				 "config.hostname: %zu bytes, and a host name has at most %d",
+				 strlen(name), HOSTNAME_MAX);
+	if (name[strspn(name, allowed)])
+		return error_set(err, ERR_INVALID,
+				 "config.hostname \"%s\": use letters, digits, '-', '_' and '.'",
+				 name);
+	return 0;
+}
+
+/* Each is one word of a line of resolv.conf(5). */
+static int check_words(const char *field, char **words, size_t count, struct error *err)
+{
+	for (size_t i = 0; i < count; i++)
+		for (const char *c = words[i]; *c || c == words[i]; c++)
+			if ((unsigned char)*c <= ' ' || *c == 0x7f)
+				return error_set(err, ERR_INVALID,
+						 "config.dns_config.%s \"%.80s\": it must be one "
+						 "word, without blanks and lines",
+						 field, words[i]);
+	return 0;
+}
+
+static int check_dns(const Runtime__V1__DNSConfig *dns, struct error *err)
+{
+	if (!dns)
+		return 0;
+	TRY(check_words("servers", dns->servers, dns->n_servers, err));
+	TRY(check_words("searches", dns->searches, dns->n_searches, err));
+	return check_words("options", dns->options, dns->n_options, err);
+}
+
 int translate_check_sandbox(const SandboxConfig *config, struct error *err)
 {
 	const Runtime__V1__LinuxSandboxSecurityContext *s;
@@ -60,10 +102,8 @@ int translate_check_sandbox(const SandboxConfig *config, struct error *err)
 	TRY(translate_check_known(&config->base, "config", err));
 	if (!is_set(config->metadata->name))
 		return error_set(err, ERR_INVALID, "config.metadata.name: missing");
-	if (strlen(config->hostname) > 64)
-		return error_set(err, ERR_INVALID,
-				 "config.hostname: %zu bytes, and a host name has at most 64",
-				 strlen(config->hostname));
+	TRY(check_hostname(config->hostname, err));
+	TRY(check_dns(config->dns_config, err));
 	if (config->windows)
 		return error_set(err, ERR_INVALID, "config.windows: this node runs Linux");
 	for (size_t i = 0; i < config->n_port_mappings; i++)

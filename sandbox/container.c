@@ -174,23 +174,20 @@ static int finish_dirs(struct task *t, struct dirs_job *j)
 	return r;
 }
 
-static int prepare(struct task *t, struct container *c)
+static int prepare(struct task *t, struct container *c, const struct container_spec *spec)
 {
-	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
-	struct container_spec spec = {0};
 	struct buf profile CLEANUP(buf_done) = {0};
 	struct error cause;
 	struct dirs_job *dirs;
 	int r = 0;
 
-	TRY(container_make_spec(arena, c, &spec, &t->err));
 	TRY(container_read_profile(t, c, &profile));
 	dirs = start_dirs(t, c, &profile);
 	/* the kind reads what is kept of a profile; else it need not wait */
 	if (dirs->profile.length)
 		r = offload_finish(t, &dirs->job);
 	if (r == 0)
-		r = c->sandbox->kind->container_create(t, c->sandbox->handle, &spec, &c->handle);
+		r = c->sandbox->kind->container_create(t, c->sandbox->handle, spec, &c->handle);
 	cause = t->err;
 	TRY(finish_dirs(t, dirs));
 	if (r < 0)
@@ -278,6 +275,8 @@ static int begin(struct task *t, struct sandbox *sb, const struct container_requ
 static int create_in(struct task *t, struct sandbox *sb, const struct container_request *request,
 		     const char *key, char *ret_id)
 {
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
+	struct container_spec spec = {0};
 	struct container *c cleanup_container = NULL;
 	struct buf edits CLEANUP(buf_done) = {0};
 	int r;
@@ -289,9 +288,16 @@ static int create_in(struct task *t, struct sandbox *sb, const struct container_
 	TRY(cdi_find_edits(t, sb->node, &request->cdi_devices, &edits));
 	TRY(begin(t, sb, request, key, &c));
 	buf_set(&c->edits, edits.data, edits.length);
+	/* what can't be translated never gets a row */
+	r = container_make_spec(arena, c, &spec, &t->err);
+	if (r < 0) {
+		image_release(c->node->images, c->id);
+		container_leave(c);
+		return r;
+	}
 	r = container_insert(t, c);
 	if (r == 0)
-		r = prepare(t, c);
+		r = prepare(t, c, &spec);
 	if (r < 0)
 		return undo(t, c, r);
 	memcpy(ret_id, c->id, ID_SIZE);
@@ -623,7 +629,7 @@ int container_stop(struct task *t, struct node *n, const char *id, uint64_t grac
 	return r;
 }
 
-/* A handle from the spec and what was recorded; no record is enough to remove what bears the id. */
+/* A handle from the spec and what was recorded. */
 static int recover_handle(struct task *t, struct container *c, const void *record, size_t size)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = NULL;
@@ -635,6 +641,18 @@ static int recover_handle(struct task *t, struct container *c, const void *recor
 	arena = arena_new(TASK_ARENA_CAP);
 	TRY(container_make_spec(arena, c, &spec, &t->err));
 	return c->sandbox->kind->container_recover(t, c->sandbox->handle, &spec, record, size,
+						   &c->handle);
+}
+
+/* The id is enough to remove what bears it, whatever another version accepted as configuration. */
+static int recover_to_remove(struct task *t, struct container *c)
+{
+	const struct container_spec spec = {.id = c->id, .sandbox_id = c->sandbox->id};
+
+	if (c->handle)
+		return 0;
+	TRY(sandbox_check_handle(c->sandbox, &t->err));
+	return c->sandbox->kind->container_recover(t, c->sandbox->handle, &spec, NULL, 0,
 						   &c->handle);
 }
 
@@ -684,7 +702,7 @@ int container_teardown(struct task *t, struct container *c)
 {
 	TRY(container_set_state(t, c, CONTAINER_REMOVING));
 	task_stage(t, "removing its cgroup");
-	TRY(recover_handle(t, c, NULL, 0));
+	TRY(recover_to_remove(t, c));
 	TRY(c->sandbox->kind->container_remove(t, c->handle));
 	container_drop_io(t, c);
 	task_stage(t, "deleting its files");

@@ -5,6 +5,7 @@ package cases
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -20,12 +21,73 @@ func TestRequests(t *testing.T) {
 		name string
 		test func(*testing.T, *scene)
 	}{
+		{"what is refused can be removed", requestRefused},
 		{"a mount fits its target", requestMountKinds},
 		{"a program can make the devices that it may use", requestNodes},
 		{"the node's /dev can be mounted", requestNodeDevices},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
+}
+
+// requestRefused: whatever a request is refused for, and whenever, its pod can be removed at once and after a restart.
+func requestRefused(t *testing.T, s *scene) {
+	env := func(key, value string) func(*cri.ContainerConfig) {
+		return func(c *cri.ContainerConfig) { c.Envs = []*cri.KeyValue{{Key: key, Value: []byte(value)}} }
+	}
+	caps := func(c *cri.Capability) func(*cri.ContainerConfig) {
+		return func(config *cri.ContainerConfig) { config.Linux.SecurityContext.Capabilities = c }
+	}
+	var pods []*node.Pod
+	for _, c := range []struct {
+		name string
+		tune func(*cri.ContainerConfig)
+		says string
+	}{
+		{"no-key", env("", "x"), "config.envs"},
+		{"equals", env("a=b", "x"), "config.envs"},
+		{"nul", env("A", "a\x00b"), "config.envs"},
+		{"add", caps(&cri.Capability{AddCapabilities: []string{"NOPE"}}), "NOPE"},
+		{"drop", caps(&cri.Capability{DropCapabilities: []string{"NOPE"}}), "NOPE"},
+		{"ambient", caps(&cri.Capability{AddAmbientCapabilities: []string{"NOPE"}}), "NOPE"},
+		{"directory", func(c *cri.ContainerConfig) { c.WorkingDir = "relative" }, "working directory"},
+		{"user", func(c *cri.ContainerConfig) { c.Linux.SecurityContext.RunAsUsername = "ghost" }, "ghost"},
+		{"cpus", func(c *cri.ContainerConfig) {
+			c.Linux.Resources = &cri.LinuxContainerResources{CpusetCpus: "999"}
+		}, "cpuset.cpus"},
+		{"pages", func(c *cri.ContainerConfig) {
+			c.Linux.Resources = &cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "3MB", Limit: 1}}}
+		}, "3MB"},
+		{"device", func(c *cri.ContainerConfig) {
+			c.Devices = []*cri.Device{{HostPath: "/etc/passwd", ContainerPath: "/dev/x", Permissions: "r"}}
+		}, "/etc/passwd"},
+	} {
+		p := s.pod("refused-" + c.name)
+		p.Tune = c.tune
+		must(t, p.Run())
+		refused(t, p.Create(node.Demo, "/bin/true"), codes.InvalidArgument, c.says)
+		p.Tune = nil
+		must(t, p.Create(node.Demo, "/bin/true"))
+		pods = append(pods, p)
+	}
+	for _, c := range []struct {
+		tune func(*cri.PodSandboxConfig)
+		says string
+	}{
+		{func(c *cri.PodSandboxConfig) { c.Hostname = "two words" }, "config.hostname"},
+		{func(c *cri.PodSandboxConfig) { c.Hostname = "a\nb" }, "config.hostname"},
+		{func(c *cri.PodSandboxConfig) { c.Hostname = strings.Repeat("h", 65) }, "config.hostname"},
+		{func(c *cri.PodSandboxConfig) { c.DnsConfig = &cri.DNSConfig{Servers: []string{"1.2.3.4\noptions x"}} }, "config.dns_config.servers"},
+		{func(c *cri.PodSandboxConfig) { c.DnsConfig = &cri.DNSConfig{Searches: []string{"a b"}} }, "config.dns_config.searches"},
+		{func(c *cri.PodSandboxConfig) { c.DnsConfig = &cri.DNSConfig{Options: []string{""}} }, "config.dns_config.options"},
+		{func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"kernel.shm_rmid_forced": "banana"} }, "kernel.shm_rmid_forced"},
+	} {
+		p := s.pod("refused-pod")
+		c.tune(p.Config)
+		refused(t, p.Run(), codes.InvalidArgument, c.says)
+	}
+	s.Kill(t)
+	s.end(t, pods...)
 }
 
 // requestMountKinds: a source that doesn't fit its target, or isn't there, is told by its path.
