@@ -2,8 +2,10 @@
 /* The meaning of a container's configuration, together with its image's. */
 #include "cri/translate_priv.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/base/alloc.h"
 #include "io/base/cleanup.h"
@@ -59,6 +61,12 @@ static void put_env(struct arena *arena, struct string_list *env, const char *ke
 static int env_of(struct arena *arena, const SandboxConfig *pod, const ContainerConfig *config,
 		  const struct image *image, struct string_list *ret, struct error *err)
 {
+	const char *name = pod->hostname;
+	char node[HOST_NAME_MAX + 1] = "";
+
+	/* a pod without a name of its own has the node's */
+	if (!is_set(name) && gethostname(node, sizeof(node) - 1) == 0)
+		name = node;
 	ret->items =
 		arena_new_array(arena, const char *, image->config.env.count + config->n_envs + 3);
 	for (size_t i = 0; i < image->config.env.count; i++)
@@ -80,8 +88,8 @@ static int env_of(struct arena *arena, const SandboxConfig *pod, const Container
 		put_env(arena, ret, "PATH", DEFAULT_PATH, strlen(DEFAULT_PATH));
 	if (config->tty && !find_env(ret, "TERM"))
 		put_env(arena, ret, "TERM", "xterm", 5);
-	if (is_set(pod->hostname) && !find_env(ret, "HOSTNAME"))
-		put_env(arena, ret, "HOSTNAME", pod->hostname, strlen(pod->hostname));
+	if (!find_env(ret, "HOSTNAME"))
+		put_env(arena, ret, "HOSTNAME", name, strlen(name));
 	return 0;
 }
 

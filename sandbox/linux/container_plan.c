@@ -62,11 +62,31 @@ static void add_rlimits(struct plan_builder *b, const struct container_spec *spe
 	free(limits);
 }
 
+/* With a home, which shells and tools rely on, unless the image or the request says another. */
+static struct plan_list add_environment(struct plan_builder *b, const struct linux_container *c)
+{
+	const struct string_list *given = &c->spec.envp;
+	struct string_list all = {.items = xcalloc(given->count + 1, sizeof(*all.items))};
+	cleanup_free char *home = xasprintf("HOME=%s", c->user.home ?: "/");
+	bool has_home = false;
+	struct plan_list list;
+
+	for (size_t i = 0; i < given->count; i++) {
+		all.items[all.count++] = given->items[i];
+		has_home = has_home || strncmp(given->items[i], "HOME=", 5) == 0;
+	}
+	if (!has_home)
+		all.items[all.count++] = home;
+	list = plan_add_vector(b, &all);
+	free(all.items);
+	return list;
+}
+
 void plan_add_process(struct plan_builder *b, const struct linux_container *c,
 		      const struct string_list *argv)
 {
 	const struct container_spec *spec = &c->spec;
-	struct plan_list args = plan_add_vector(b, argv), env = plan_add_vector(b, &spec->envp);
+	struct plan_list args = plan_add_vector(b, argv), env = add_environment(b, c);
 	struct plan_list groups =
 		plan_add_list(b, c->user.groups, c->user.group_count, sizeof(*c->user.groups));
 	struct plan_list filter = {0};

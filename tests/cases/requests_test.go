@@ -21,6 +21,7 @@ func TestRequests(t *testing.T) {
 		name string
 		test func(*testing.T, *scene)
 	}{
+		{"a program finds its home, its name and a path", requestEnvironment},
 		{"what is refused can be removed", requestRefused},
 		{"a mount fits its target", requestMountKinds},
 		{"a program can make the devices that it may use", requestNodes},
@@ -28,6 +29,68 @@ func TestRequests(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
+}
+
+func requestEnvironment(t *testing.T, s *scene) {
+	image := "example.com/environment:1"
+	s.ImportImage(t, image, map[string]any{"Env": []string{"EMPTY=", "FROM=image", "BOTH=image"}},
+		append(node.Busybox(t), node.Dir("etc", 0o755),
+			node.File("etc/passwd", 0o644, "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n")))
+	for _, c := range []struct {
+		name string
+		tune func(*cri.ContainerConfig)
+		want map[string]string
+	}{
+		{"root", func(c *cri.ContainerConfig) {}, map[string]string{"HOME": "/root"}},
+		{"ada", asUser(1000), map[string]string{"HOME": "/home/ada"}},
+		{"nobody", asUser(4711), map[string]string{"HOME": "/"}},
+		{"own", func(c *cri.ContainerConfig) {
+			c.Envs = []*cri.KeyValue{{Key: "HOME", Value: []byte("/own")}, {Key: "BOTH", Value: []byte("request")},
+				{Key: "HOSTNAME", Value: []byte("own")}, {Key: "BOTH", Value: []byte("last")}}
+		}, map[string]string{"HOME": "/own", "HOSTNAME": "own", "BOTH": "last"}},
+		{"terminal", func(c *cri.ContainerConfig) { c.Tty = true }, map[string]string{"HOME": "/root", "TERM": "xterm"}},
+	} {
+		p := s.pod("environment-" + c.name)
+		p.Config.Hostname = "a-pod"
+		p.Tune = c.tune
+		must(t, p.Up(image, "/bin/busybox", "sleep", "1000"))
+		want := map[string]string{"HOSTNAME": "a-pod", "EMPTY": "", "FROM": "image", "BOTH": "image",
+			"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+		for key, value := range c.want {
+			want[key] = value
+		}
+		// of the container's own process and of one that is executed in it
+		for _, command := range [][]string{{"/bin/busybox", "cat", "/proc/1/environ"}, {"/bin/busybox", "env", "-0"}} {
+			r, err := s.exec(p, 30, command...)
+			must(t, err)
+			got := map[string]string{}
+			for _, line := range strings.Split(strings.Trim(string(r.Stdout), "\x00"), "\x00") {
+				key, value, _ := strings.Cut(line, "=")
+				got[key] = value
+			}
+			if len(got) != len(want) {
+				t.Errorf("%s: %v, not %v", c.name, got, want)
+			}
+			for key, value := range want {
+				if got[key] != value {
+					t.Errorf("%s: %s is %q, not %q", c.name, key, got[key], value)
+				}
+			}
+		}
+		must(t, p.Remove())
+	}
+	// with the node's name, a pod has no other
+	host, err := os.Hostname()
+	must(t, err)
+	p := s.sleeper(t, "environment-host")
+	s.lines(t, p, "echo $HOSTNAME", host)
+	must(t, p.Remove())
+	s.removeImage(t, image)
+	s.end(t)
+}
+
+func asUser(uid int64) func(*cri.ContainerConfig) {
+	return func(c *cri.ContainerConfig) { c.Linux.SecurityContext.RunAsUser = &cri.Int64Value{Value: uid} }
 }
 
 // requestRefused: whatever a request is refused for, and whenever, its pod can be removed at once and after a restart.

@@ -121,7 +121,8 @@ static void nothing_given_means_the_image_and_defaults(void **state)
 	assert_string_equal(g->spec.argv.items[0], "/entry");
 	assert_string_equal(g->spec.argv.items[2], "two");
 	assert_true(has_env(g, "PATH=/bin"));
-	assert_int_equal(g->spec.envp.count, 2);
+	/* its own two and HOSTNAME */
+	assert_int_equal(g->spec.envp.count, 3);
 	assert_string_equal(g->spec.user.user, "www");
 	assert_string_equal(g->spec.user.group, "staff");
 	assert_int_equal(g->spec.stop_signal, SIGQUIT);
