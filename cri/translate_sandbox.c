@@ -37,6 +37,33 @@ static bool is_own_parent(const char *parent, const char *uid)
 	return true;
 }
 
+static void sysctls_of(struct arena *arena, const Runtime__V1__LinuxPodSandboxConfig *linux_config,
+		       struct sandbox_spec *ret)
+{
+	/* a pod's network is its own, so any of its users may listen on port 80 there, and ping */
+	static const struct key_value usual[] = {
+		{"net.ipv4.ip_unprivileged_port_start", "0"},
+		{"net.ipv4.ping_group_range", "0 2147483647"},
+	};
+	size_t given = linux_config ? linux_config->n_sysctls : 0, count = 0;
+	struct key_value *items = arena_new_array(arena, struct key_value, given + 2);
+
+	for (; count < given; count++)
+		items[count] = (struct key_value){linux_config->sysctls[count]->key,
+						  linux_config->sysctls[count]->value};
+	/* in a user namespace the kernel takes only groups that it has */
+	for (size_t i = 0; i < (ret->has_userns ? 1 : 2) && ret->net == NS_POD; i++) {
+		bool is_given = false;
+
+		for (size_t k = 0; k < given; k++)
+			is_given = is_given || !strcmp(items[k].key, usual[i].key);
+		if (!is_given)
+			items[count++] = usual[i];
+	}
+	ret->sysctls.items = items;
+	ret->sysctls.count = count;
+}
+
 int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sandbox_spec *ret,
 		      struct error *err)
 {
@@ -59,13 +86,9 @@ int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sand
 		ret->uids = translate_id_maps(arena, user->uids, user->n_uids);
 		ret->gids = translate_id_maps(arena, user->gids, user->n_gids);
 	}
-	if (!config->linux)
-		return 0;
-	ret->sysctls.items = arena_new_array(arena, struct key_value, config->linux->n_sysctls);
-	for (size_t i = 0; i < config->linux->n_sysctls; i++)
-		ret->sysctls.items[ret->sysctls.count++] = (struct key_value){
-			config->linux->sysctls[i]->key, config->linux->sysctls[i]->value};
-	translate_sandbox_limits.spec(arena, sb, &sb->limits.bytes, &ret->resources);
+	sysctls_of(arena, config->linux, ret);
+	if (config->linux)
+		translate_sandbox_limits.spec(arena, sb, &sb->limits.bytes, &ret->resources);
 	return 0;
 }
 

@@ -24,6 +24,7 @@ func TestRequests(t *testing.T) {
 		{"a program finds its home, its name and a path", requestEnvironment},
 		{"what is refused can be removed", requestRefused},
 		{"a mount fits its target", requestMountKinds},
+		{"a pod's users may listen on any of its ports and ping", requestPorts},
 		{"a program can make the devices that it may use", requestNodes},
 		{"the node's /dev can be mounted", requestNodeDevices},
 	} {
@@ -168,16 +169,43 @@ func requestMountKinds(t *testing.T, s *scene) {
 		"dir":      {&cri.Mount{HostPath: dir, ContainerPath: "/etc/passwd"}, []string{"on the file", "/etc/passwd"}},
 		"dangling": {&cri.Mount{HostPath: dir + "/dangling", ContainerPath: "/x"}, []string{"mounts.host_path", "/dangling"}},
 		"through":  {&cri.Mount{HostPath: file + "/x", ContainerPath: "/x"}, []string{"mounts.host_path", "/file/x"}},
+		"readonly": {&cri.Mount{HostPath: dir, ContainerPath: "/ro/new"}, []string{"/ro/new", "Read-only"}},
 		"root":     {&cri.Mount{HostPath: dir, ContainerPath: "/a/.."}, []string{"it is the root"}},
 	} {
 		p := s.pod("kind-" + name)
-		p.Tune = mounts(c.mount)
+		p.Tune = mounts(&cri.Mount{HostPath: t.TempDir(), ContainerPath: "/ro", Readonly: true}, c.mount)
 		err := p.Up(node.Demo, "/bin/true")
 		refused(t, err, codes.InvalidArgument, c.says...)
 		expectEnd(t, exited(t, p), 128, "StartError")
 		pods = append(pods, p)
 	}
 	s.end(t, pods...)
+}
+
+// requestPorts: also in a user namespace, but for the pings, and not where the pod says otherwise.
+func requestPorts(t *testing.T, s *scene) {
+	const script = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start"
+	namespaces := func(p *node.Pod) *cri.NamespaceOption {
+		p.Config.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_POD
+		return p.Config.Linux.SecurityContext.NamespaceOptions
+	}
+	p, own, mapped := s.pod("ports"), s.pod("own-ports"), s.pod("mapped-ports")
+	namespaces(p)
+	p.Tune = asUser(1000)
+	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+	s.lines(t, p, script+"; cat /proc/sys/net/ipv4/ping_group_range; nc -l -p 80 -e /bin/echo hello & sleep 0.3; nc 127.0.0.1 80",
+		"0", "0\t2147483647", "hello")
+
+	namespaces(own)
+	own.Config.Linux.Sysctls = map[string]string{"net.ipv4.ip_unprivileged_port_start": "77"}
+	must(t, own.Up(node.Demo, "/bin/sleep", "1000"))
+	s.lines(t, own, script, "77")
+
+	ids := []*cri.IDMapping{{HostId: 200000, Length: 65536}}
+	namespaces(mapped).UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: ids, Gids: ids}
+	must(t, mapped.Up(node.Demo, "/bin/sleep", "1000"))
+	s.lines(t, mapped, script, "0")
+	s.end(t, p, own, mapped)
 }
 
 // requestNodes: tools that make a root of their own, as those that build images, need its device nodes to work. The
