@@ -5,7 +5,8 @@
  * changes nothing, or the wrong thing (CVE-2025-52881, CVE-2023-28642). So nothing beneath /proc is
  * opened to be written but by this: the root must be that of a procfs, and the way from there stays
  * in that very mount. All functions return -errno, where -EXDEV says that something else than the
- * kernel's own file is there. Needs the C library alone, since the init helper is linked with it.
+ * kernel's own file is there. Needs nothing of the C library but what sandbox/linux/init/calls.c
+ * has, since the init helper is linked with it.
  */
 #pragma once
 

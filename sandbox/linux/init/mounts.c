@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -18,6 +17,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+/* The kernel's own limit for the options of mount(2). */
+#define OPTIONS_MAX 4096
 #define MASK_ATTRIBUTES                                                                            \
 	(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
@@ -64,10 +65,16 @@ static int set_option(int fs, char *option, unsigned *attributes)
 
 int mount_new(const char *type, const char *options, unsigned attributes)
 {
-	int fs = fsopen(type, FSOPEN_CLOEXEC), mount = -1, saved;
-	char *copy = strdup(options ? options : ""), *rest = copy, *option;
-	int r = fs < 0 || !copy ? -1 : fsconfig(fs, FSCONFIG_SET_STRING, "source", type, 0);
+	char copy[OPTIONS_MAX], *rest = copy, *option;
+	int fs, mount = -1, saved, r;
 
+	if (options && strlen(options) >= sizeof(copy)) {
+		errno = E2BIG;
+		return -1;
+	}
+	memcpy(copy, options ? options : "", options ? strlen(options) + 1 : 1);
+	fs = fsopen(type, FSOPEN_CLOEXEC);
+	r = fs < 0 ? -1 : fsconfig(fs, FSCONFIG_SET_STRING, "source", type, 0);
 	while (r == 0 && (option = strsep(&rest, ",")))
 		r = set_option(fs, option, &attributes);
 	if (r == 0)
@@ -75,7 +82,6 @@ int mount_new(const char *type, const char *options, unsigned attributes)
 	if (r == 0)
 		mount = fsmount(fs, FSMOUNT_CLOEXEC, attributes);
 	saved = errno;
-	free(copy);
 	close(fs);
 	errno = saved;
 	return mount;
