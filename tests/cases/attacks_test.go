@@ -24,6 +24,7 @@ func TestMountAttacks(t *testing.T) {
 		test func(*testing.T, *scene, *canary)
 	}{
 		{"CVE-2019-19921 CVE-2023-27561 CVE-2026-41579 the image's proc, sys and dev are links", attackLinks},
+		{"CVE-2026-41579 CVE-2026-47766 the image's etc, run and what is in dev are links", attackInnerLinks},
 		{"CVE-2025-31133 the image's null device is a link", attackNull},
 		{"CVE-2026-88264 the image's console is a link", attackConsole},
 		{"CVE-2026-55686 the working directory is beneath a link", attackWorkingDirectory},
@@ -110,6 +111,36 @@ func attackLinks(t *testing.T, s *scene, c *canary) {
 			refused(t, p.Start(), codes.InvalidArgument, "/"+name)
 			s.over(t, p, c)
 		}
+	}
+}
+
+// attackInnerLinks: what is in dev is ours whatever the image has there, and the kubelet's files lie where
+// its links lead within the root.
+func attackInnerLinks(t *testing.T, s *scene, c *canary) {
+	hosts := filepath.Join(t.TempDir(), "hosts")
+	must(t, os.WriteFile(hosts, []byte("hosts"), 0o644))
+	for _, target := range []string{c.dir, "../../../../.." + c.dir, c.dir + "/../" + filepath.Base(c.dir)} {
+		layer := []node.Entry{node.Dir("dev", 0o755), node.Dir("var", 0o755), node.Link("etc", target), node.Link("var/run", target)}
+		for _, name := range []string{"pts", "shm", "mqueue", "console", "fd", "stdin", "termination-log", "zero"} {
+			layer = append(layer, node.Link("dev/"+name, target))
+		}
+		p := s.attack(t, nil, layer...)
+		p.Tune = func(config *cri.ContainerConfig) {
+			for _, path := range []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log", "/var/run/secrets/deep/token"} {
+				config.Mounts = append(config.Mounts, &cri.Mount{HostPath: hosts, ContainerPath: path})
+			}
+			config.Linux.SecurityContext.MaskedPaths = []string{"/etc/masked", "/etc/hostname"}
+			config.Linux.SecurityContext.ReadonlyPaths = []string{"/etc/readonly", "/etc/resolv.conf"}
+		}
+		must(t, p.Create(attackImage, "/bin/sleep", "1000"))
+		must(t, p.Start())
+		s.lines(t, p, "cat /etc/hosts /etc/resolv.conf /dev/termination-log /var/run/secrets/deep/token; cat /etc/hostname | wc -c", "hostshostshostshosts0")
+		s.lines(t, p, "ls -A "+c.dir, "hostname", "hosts", "resolv.conf", "secrets")
+		s.lines(t, p, "stat -c %F /dev/pts /dev/shm /dev/mqueue /dev/zero /dev/fd", "directory", "directory", "directory", "character special file", "symbolic link")
+		if err := p.Stop(0); err != nil {
+			t.Error(err)
+		}
+		s.over(t, p, c)
 	}
 }
 
