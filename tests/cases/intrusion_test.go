@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -31,6 +32,8 @@ func TestIntrusions(t *testing.T) {
 		{"AbstractSockets", intrusionSockets},
 		{"Modes", intrusionModes},
 		{"MissingFileWithTerminal", intrusionMissingFile},
+		{"ImageLabels", intrusionImageLabels},
+		{"LogIsLink", intrusionLogLink},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s) })
 	}
@@ -50,10 +53,13 @@ func intrusionOwnExecutable(t *testing.T, s *scene) {
 	exe := fmt.Sprintf("/proc/%d/exe", pid)
 	before := hashOf(t, exe)
 	p := s.pod("own-executable")
-	// a program of the container that watches who comes in and opens their executables to write
+	// a program of the container that watches who comes in, keeps their executable, and writes to it as soon
+	// as nobody executes it any more
 	must(t, p.Up(node.Demo, "/bin/sh", "-c", `while :; do for p in /proc/[0-9]*; do
-case $p in /proc/1) ;; *) case $(readlink $p/exe) in *memfd*|*crisp*) echo seen; (echo bad >$p/exe) 2>/dev/null && echo WRITTEN;; esac;; esac; done; done`))
-	for range 20 {
+case $p in /proc/1|/proc/$$) continue;; esac
+case $(readlink $p/exe) in *memfd*|*crisp*) for i in 1 2 3 4 5 6 7 8 9 10; do
+(echo bad >/proc/self/fd/9) 2>/dev/null && echo WRITTEN && break; sleep 0.05; done 9<$p/exe;; esac; done; done`))
+	for range 50 {
 		// the interpreter of the entering program is the entering program itself
 		// whether they can be executed at all is not the point
 		s.expectExec(t, p, "printf '#!/proc/self/exe\n' >/tmp/x; chmod 755 /tmp/x", 0, "")
@@ -90,9 +96,17 @@ func intrusionSysctls(t *testing.T, s *scene) {
 		return string(raw)
 	}
 	host := map[string]string{}
-	for _, name := range []string{"kernel.core_pattern", "kernel.shm_rmid_forced", "net.ipv4.ip_unprivileged_port_start", "kernel.hostname"} {
+	for _, name := range []string{"kernel.core_pattern", "kernel.shm_rmid_forced", "net.ipv4.ip_unprivileged_port_start", "kernel.hostname",
+		"kernel.domainname", "vm.overcommit_memory"} {
 		host[name] = read(name)
 	}
+	t.Cleanup(func() {
+		for name, value := range host {
+			if read(name) != value {
+				must(t, os.WriteFile("/proc/sys/"+strings.ReplaceAll(name, ".", "/"), []byte(value), 0))
+			}
+		}
+	})
 	for name, value := range map[string]string{
 		"kernel.core_pattern":                          "|/bin/sh",
 		"kernel.shm_rmid_forced+kernel.core_pattern":   "1",
@@ -212,4 +226,65 @@ func intrusionMissingFile(t *testing.T, s *scene) {
 		must(t, p.RemoveContainer())
 	}
 	s.end(t, p)
+}
+
+// intrusionImageLabels: what an image says of itself is no word of ours or of the kubelet's (CVE-2026-53488).
+func intrusionImageLabels(t *testing.T, s *scene) {
+	const image = "example.com/labels:1"
+	c := newCanary(t)
+	labels := map[string]string{}
+	for _, prefix := range []string{"crisp.", "io.crisp.", "crisp.io/", "io.kubernetes.cri.", "io.kubernetes.container.", "io.cri-o.", "org.opencontainers.image.", "containerd.io/"} {
+		for _, name := range []string{"log", "log-uri", "logPath", "image-label", "privileged", "handler", "sandboxer", "runtime", "restart", "state", "command"} {
+			labels[prefix+name] = "file://" + c.file
+		}
+	}
+	base := append(node.Busybox(t), node.Link("bin/grep", "busybox"), node.Link("bin/sleep", "busybox"))
+	s.ImportImage(t, image, map[string]any{"Labels": labels, "OnBuild": []string{"RUN /bin/sh"}, "StopSignal": "SIGTERM",
+		"Healthcheck": map[string]any{"Test": []string{"CMD-SHELL", "echo bad >" + c.file}}}, base)
+	p := s.pod("labels")
+	p.Tune = func(config *cri.ContainerConfig) { config.Annotations = labels }
+	p.Config.Annotations = labels
+	must(t, p.Up(image, "/bin/sh", "-c", "echo logged; sleep 1000"))
+	s.lines(t, p, "grep -c . /proc/1/root/proc/self/status >/dev/null; grep -w CapEff /proc/self/status | grep -c 'a80425fb'", "1")
+	status, err := p.Status()
+	must(t, err)
+	if len(status.Labels) != 1 || status.LogPath != p.LogFile() {
+		t.Errorf("labels %v, log %s", status.Labels, status.LogPath)
+	}
+	node.Eventually(t, 5*time.Second, func() error {
+		if raw, _ := os.ReadFile(p.LogFile()); !strings.Contains(string(raw), "logged") {
+			return fmt.Errorf("the log is %q", raw)
+		}
+		return nil
+	})
+	must(t, p.Remove())
+	s.removeImage(t, image)
+	c.alive(t)
+	s.end(t)
+}
+
+// intrusionLogLink: a workload that may write in its pod's log directory has no file of the node's written or
+// made by us, at the start and when the log is opened anew (the kubelet's log symlink reads).
+func intrusionLogLink(t *testing.T, s *scene) {
+	c := newCanary(t)
+	for i, target := range []string{c.file, filepath.Join(c.dir, "new"), "../../../../../../../.." + c.file} {
+		p := s.pod(fmt.Sprintf("log-link-%d", i))
+		must(t, p.Run())
+		must(t, p.Create(node.Demo, "/bin/sh", "-c", "while :; do echo line; sleep 0.05; done"))
+		_ = os.Remove(p.LogFile())
+		must(t, os.Symlink(target, p.LogFile()))
+		err := p.Start()
+		if err == nil {
+			time.Sleep(200 * time.Millisecond)
+			// as at a rotation
+			must(t, os.Remove(p.LogFile()))
+			must(t, p.Reopen())
+			must(t, os.Remove(p.LogFile()))
+			must(t, os.Symlink(target, p.LogFile()))
+			err = p.Reopen()
+		}
+		refused(t, err, codes.InvalidArgument, p.LogFile(), "symbolic link")
+		c.alive(t)
+		s.end(t, p)
+	}
 }
