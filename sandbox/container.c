@@ -80,7 +80,6 @@ int container_make_spec(struct arena *arena, struct container *c, struct contain
 			struct error *err)
 {
 	const struct image *image = image_of(c);
-	const struct handler *handler = node_handler(c->node, c->sandbox->handler);
 
 	ret->id = c->id;
 	ret->sandbox_id = c->sandbox->id;
@@ -90,8 +89,8 @@ int container_make_spec(struct arena *arena, struct container *c, struct contain
 	TRY(c->node->front->container_spec(arena, c, image, ret, err));
 	if (c->edits.length && image)
 		TRY(cdi_apply(arena, c->edits.data, c->edits.length, ret, err));
-	if (handler)
-		handler_apply(handler, ret);
+	if (c->sandbox->options)
+		TRY(handler_apply(arena, c->sandbox->options, ret, err));
 	c->stop_signal = ret->stop_signal;
 	c->has_tty = ret->has_tty;
 	c->has_stdin = ret->has_stdin;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a runtime handler (of a RuntimeClass) means: a kind of sandboxer, and what all containers of
- * its pods get, whatever their own configuration says. A pod's handler is recorded by its name, so
- * a container that is started later goes by what the name means then.
+ * its pods get, whatever their own configuration says. What it meant when a pod was made is
+ * recorded with the pod as a text, so that the pod keeps that, whatever becomes of the
+ * configuration: lines of "no_new_privs" and "rlimit NAME SOFT HARD".
  */
 #pragma once
 
+#include "io/base/arena.h"
+#include "io/base/error.h"
 #include "sandbox/spec.h"
 
 struct sandboxer;
@@ -20,5 +23,9 @@ struct handler {
 
 /* RLIMIT_… of a name such as "nofile", or −1. */
 int rlimit_find(const char *name);
-/* Changes what a container asked for; the spec takes the handler's limits as they are. */
-void handler_apply(const struct handler *h, struct container_spec *spec);
+/* Its options; the caller frees. NULL for NULL. */
+char *handler_text(const struct handler *h);
+/* Changes what a container asked for by options that handler_text() gave; limits are the arena's.
+ */
+int handler_apply(struct arena *arena, const char *options, struct container_spec *spec,
+		  struct error *err);

@@ -114,6 +114,25 @@ static struct sandbox *new_sandbox(struct node *n, const char *id, const char *n
 	return sb;
 }
 
+/* What its handler meant when the pod was made. Older servers did not note it. */
+static void load_options(struct sandbox *sb, const char *options)
+{
+	struct node *n = sb->node;
+	const struct handler *handler = node_handler(n, sb->handler);
+
+	if (options)
+		sb->options = xstrdup(options);
+	else if (handler)
+		sb->options = handler_text(handler);
+	if (handler || !n->handler_count || map_get(&n->lost_handlers, sb->handler))
+		return;
+	map_put(&n->lost_handlers, sb->handler, n);
+	log_warning("runtime handler \"%.80s\" is no longer configured: sandbox %s and others that "
+		    "were made by it %s; configure it again, or remove them",
+		    sb->handler, sb->id,
+		    options ? "keep the options that it had" : "have none of its options");
+}
+
 static int load_sandbox(void *data, const struct sandbox_row *row)
 {
 	struct node *n = data;
@@ -136,6 +155,7 @@ static int load_sandbox(void *data, const struct sandbox_row *row)
 	sb->kind = kind;
 	sb->state = sandbox_state_of(n, row->state);
 	sb->handler = xstrdup(row->handler ? row->handler : "");
+	load_options(sb, row->options);
 	sb->created_at = row->created_at;
 	arena = arena_new(TASK_ARENA_CAP);
 	damage = fill_sandbox(arena, sb, row);

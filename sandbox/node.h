@@ -63,6 +63,7 @@ struct sandbox {
 	enum sandbox_state state;
 	const struct sandboxer *kind;
 	char *handler;	   /* of the request: "" is the default one */
+	char *options;	   /* what that meant (handler_text()); NULL: not known */
 	char *name;	   /* the key that must be unique among sandboxes */
 	struct buf config; /* the front end's bytes, which it can decode */
 	void *handle;	   /* the kind's; NULL before create and after a failed recovery */
@@ -212,8 +213,9 @@ struct node {
 		size_t busy; /* objects that are worked on */
 		struct task_cond changed;
 	} recovery;
-	struct list watchers; /* struct node_watcher */
-	struct map records;   /* id → struct buf: kinds' records, between load and recovery */
+	struct list watchers;	  /* struct node_watcher */
+	struct map records;	  /* id → struct buf: kinds' records, between load and recovery */
+	struct map lost_handlers; /* names of those that pods were made by and that are gone */
 	struct map strangers; /* ids of rows that this build can't use, which keep what is theirs */
 	bool is_incomplete;   /* some rows could not be read */
 	bool is_rebooted;  /* the rows are of an earlier boot: their change could not be written */

@@ -68,6 +68,7 @@ void sandbox_unref(struct sandbox *sb)
 	limits_done(&sb->limits);
 	buf_done(&sb->config);
 	free(sb->handler);
+	free(sb->options);
 	free(sb->name);
 	free(sb->dir);
 	free(sb);
@@ -329,6 +330,7 @@ static void add_sandbox_row(struct store_batch *batch, struct sandbox *sb, enum 
 		.state = (int)state,
 		.kind = sb->kind->name,
 		.handler = sb->handler,
+		.options = sb->options,
 		.name = sb->name,
 		.config = sb->config.data,
 		.config_size = sb->config.length,

@@ -129,6 +129,7 @@ static int begin(struct task *t, struct node *n, const struct sandbox_request *r
 	sb->kind = kind;
 	sb->state = SANDBOX_CREATING;
 	sb->handler = xstrdup(request->handler);
+	sb->options = handler_text(node_handler(n, request->handler));
 	sb->name = xstrdup(request->name);
 	buf_set(&sb->config, request->config, request->config_size);
 	task_event_set(&sb->settled);

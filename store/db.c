@@ -32,7 +32,7 @@
 #define ROOM (1024 * 1024)
 
 /* steps[v] makes version v + 1 of v */
-static const char *const steps[] = {schema_1, schema_2, schema_3, schema_4, schema_5};
+static const char *const steps[] = {schema_1, schema_2, schema_3, schema_4, schema_5, schema_6};
 #define SCHEMA_VERSION ((int)(sizeof(steps) / sizeof(steps[0])))
 
 int db_error(struct error *err, const struct connection *c, int rc, const char *what)

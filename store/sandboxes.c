@@ -6,14 +6,15 @@
 
 static const char sandbox_put_sql[] =
 	"INSERT INTO sandboxes (id, state, kind, handler, config, record, created_at, "
-	"name, namespace, uid, attempt, netns, reason, resources, next_resources) VALUES "
-	"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = "
+	"name, namespace, uid, attempt, netns, reason, resources, next_resources, options) VALUES "
+	"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = "
 	"excluded.state, kind = "
 	"excluded.kind, handler = excluded.handler, config = excluded.config, record = "
 	"excluded.record, created_at = excluded.created_at, name = excluded.name, "
 	"namespace = excluded.namespace, uid = excluded.uid, attempt = "
 	"excluded.attempt, netns = excluded.netns, reason = excluded.reason, "
-	"resources = excluded.resources, next_resources = excluded.next_resources";
+	"resources = excluded.resources, next_resources = excluded.next_resources, "
+	"options = excluded.options";
 
 static const char delete_intents_sql[] =
 	"DELETE FROM intents WHERE object_id = ?1 OR object_id IN (SELECT id FROM "
@@ -35,8 +36,8 @@ static const struct table sandbox_table = {
 		 "rowid",
 		 "SELECT rowid FROM sandboxes ORDER BY rowid"},
 	.sql = "SELECT id, state, kind, handler, config, record, created_at, name, namespace, "
-	       "uid, attempt, netns, reason, resources, next_resources FROM sandboxes WHERE rowid "
-	       "= ?",
+	       "uid, attempt, netns, reason, resources, next_resources, options FROM sandboxes "
+	       "WHERE rowid = ?",
 };
 
 void batch_sandbox_put(struct store_batch *batch, const struct sandbox_row *row)
@@ -58,6 +59,7 @@ void batch_sandbox_put(struct store_batch *batch, const struct sandbox_row *row)
 	op_text(op, row->reason);
 	op_blob(op, row->resources, row->resources_size);
 	op_blob(op, row->next_resources, row->next_resources_size);
+	op_text(op, row->options);
 }
 
 void batch_sandbox_move_all(struct store_batch *batch, int from, int to)
@@ -112,6 +114,7 @@ static int read_sandbox(void *arg, sqlite3_stmt *columns)
 		.attempt = (uint32_t)sqlite3_column_int64(columns, 10),
 		.netns = db_text(columns, 11),
 		.reason = db_text(columns, 12),
+		.options = db_text(columns, 15),
 	};
 
 	row.config = db_blob(columns, 4, &row.config_size);

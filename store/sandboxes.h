@@ -10,6 +10,7 @@ struct sandbox_row {
 	int state;	     /* the server's enum */
 	const char *kind;    /* sandboxer; never NULL */
 	const char *handler; /* RuntimeClass handler */
+	const char *options; /* what it meant; NULL in rows of older versions */
 	const void *config;  /* PodSandboxConfig exactly as received */
 	size_t config_size;
 	const void *record; /* the kind's own */

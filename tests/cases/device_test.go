@@ -24,13 +24,7 @@ var cdiDir string
 func TestDevices(t *testing.T) {
 	cdiDir = t.TempDir()
 	config := filepath.Join(t.TempDir(), "crisp.yaml")
-	must(t, os.WriteFile(config, []byte("cdi_dirs: [ "+cdiDir+` ]
-handlers:
-- name: hardened
-  no_new_privs: true
-  rlimits:
-  - {name: nofile, soft: 100, hard: 200}
-`), 0o644))
+	writeHandlers(t, config, hardened)
 	s := newScene(t, "--config", config)
 	for _, c := range []struct {
 		name string
@@ -43,6 +37,7 @@ handlers:
 		{"CDI devices that can't be had are refused by their names", cdiRefusals},
 		{"a handler's options hold, also after a restart", handlerOptions},
 		{"an unknown handler is refused", handlerUnknown},
+		{"a handler that is gone or changed is what it was to its pods", func(t *testing.T, s *scene) { handlerGone(t, s, config) }},
 		{"containers have limits of their own", ownLimits},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
@@ -198,7 +193,7 @@ func handlerOptions(t *testing.T, s *scene) {
 			t.Errorf("handler %q: %v", h.Name, h.Features)
 		}
 	}
-	if !slices.Equal(names, []string{"", "linux", "hardened"}) {
+	if !slices.Equal(names, []string{"", "linux", "other", "hardened"}) {
 		t.Errorf("handlers are %q", names)
 	}
 	p := s.pod("hardened")
@@ -217,6 +212,63 @@ func handlerOptions(t *testing.T, s *scene) {
 		t.Errorf("the handler is %q", status.Status.RuntimeHandler)
 	}
 	s.end(t, p)
+}
+
+const hardened = "- {name: hardened, no_new_privs: true, rlimits: [ {name: nofile, soft: 100, hard: 200} ]}\n"
+
+// writeHandlers writes a configuration that has these.
+func writeHandlers(t *testing.T, config, handlers string) {
+	t.Helper()
+	must(t, os.WriteFile(config, []byte("cdi_dirs: [ "+cdiDir+" ]\nhandlers:\n- {name: other}\n"+handlers), 0o644))
+}
+
+// handlerGone: what a pod was made with holds for all its containers, over restarts.
+func handlerGone(t *testing.T, s *scene, config string) {
+	hard := func(name string) (*node.Pod, error) {
+		p := s.pod(name)
+		r, err := node.Call(s.Runtime.RunPodSandbox, &cri.RunPodSandboxRequest{Config: p.Config, RuntimeHandler: "hardened"})
+		p.ID = r.GetPodSandboxId()
+		return p, err
+	}
+	look := func(p *node.Pod, want string) {
+		t.Helper()
+		if out := s.output(t, p, handlerLook); out != want {
+			t.Errorf("it has %q, not %q", out, want)
+		}
+	}
+	p, err := hard("gone")
+	must(t, err)
+	must(t, p.Create(node.Demo, "/bin/sleep", "1000"))
+	second, err := hard("gone-too")
+	must(t, err)
+	const warning = `runtime handler \"hardened\" is no longer configured`
+	said := strings.Count(s.Log(t), warning)
+	for _, handlers := range []string{"", "- {name: hardened, rlimits: [ {name: nofile, soft: 300, hard: 300} ]}\n"} {
+		writeHandlers(t, config, handlers)
+		s.Kill(t)
+		if handlers == "" {
+			must(t, p.Start())
+			_, err = hard("later")
+			refused(t, err, codes.InvalidArgument, `"hardened"`, "not configured")
+		}
+		look(p, "1\n100\n200\n")
+		must(t, second.Create(node.Demo, "/bin/sleep", "1000"))
+		must(t, second.Start())
+		look(second, "1\n100\n200\n")
+		must(t, second.RemoveContainer())
+	}
+	if n := strings.Count(s.Log(t), warning) - said; n != 1 {
+		t.Errorf("the warning is there %d times", n)
+	}
+	later, err := hard("later")
+	must(t, err)
+	must(t, later.Create(node.Demo, "/bin/sleep", "1000"))
+	must(t, later.Start())
+	look(later, "0\n300\n300\n")
+	writeHandlers(t, config, hardened)
+	s.Kill(t)
+	look(later, "0\n300\n300\n")
+	s.end(t, p, second, later)
 }
 
 func handlerUnknown(t *testing.T, s *scene) {

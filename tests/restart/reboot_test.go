@@ -51,8 +51,8 @@ func (s *scene) addPods(t *testing.T, count int, p *node.Pod) {
 	t.Helper()
 	s.sql(t, fmt.Sprintf(`BEGIN;
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
-INSERT INTO sandboxes (id, state, kind, handler, config, record, created_at, name, attempt)
-SELECT printf('%%064x', i), state, kind, handler, config, record, created_at, name || '-' || i, attempt
+INSERT INTO sandboxes (id, state, kind, handler, options, config, record, created_at, name, attempt)
+SELECT printf('%%064x', i), state, kind, handler, options, config, record, created_at, name || '-' || i, attempt
 FROM sandboxes, n WHERE id = '%s';
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 INSERT INTO containers SELECT printf('%%064x', 1000000 + i), printf('%%064x', i), state, config, record, image_id,

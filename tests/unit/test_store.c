@@ -31,6 +31,7 @@ static void put_everything(struct task *t)
 		.state = 3,
 		.kind = "linux",
 		.handler = "",
+		.options = "no_new_privs\nrlimit nofile 1 2\n",
 		.config = nul_blob,
 		.config_size = sizeof(nul_blob),
 		.record = "r",
@@ -105,6 +106,7 @@ static int check_sandbox(void *data, const struct sandbox_row *row)
 	assert_int_equal(row->state, 3);
 	assert_string_equal(row->kind, "linux");
 	assert_string_equal(row->handler, "");
+	assert_string_equal(row->options, "no_new_privs\nrlimit nofile 1 2\n");
 	assert_int_equal(row->config_size, sizeof(nul_blob));
 	assert_memory_equal(row->config, nul_blob, sizeof(nul_blob));
 	assert_int_equal(row->record_size, 1);

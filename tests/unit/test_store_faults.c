@@ -138,7 +138,7 @@ static void newer_schema_is_refused(void **state)
 	expect_refusal(ERR_PRECONDITION, "version 99, written by crisp 9.8.7",
 		       "install crisp 9.8.7");
 	sql("DROP TABLE meta");
-	expect_refusal(ERR_PRECONDITION, "version 99", "knows versions up to 5");
+	expect_refusal(ERR_PRECONDITION, "version 99", "knows versions up to 6");
 }
 
 static void foreign_database_is_refused(void **state)
@@ -224,6 +224,7 @@ static void migration_is_all_or_nothing(void **state)
 					   "unused",
 					   "unused",
 					   "unused",
+					   "unused",
 					   "CREATE TABLE two (x); INSERT INTO two "
 					   "SELECT count(*) FROM meta",
 					   "ALTER TABLE two RENAME TO three"};
@@ -232,18 +233,19 @@ static void migration_is_all_or_nothing(void **state)
 					  "unused",
 					  "unused",
 					  "unused",
+					  "unused",
 					  "CREATE TABLE two (x)",
 					  "CREATE TABLE sandboxes (x)"};
 	struct error err = {0};
 
-	assert_int_equal(db_migrate(&s->writer, bad, 7, &err), -ERR_INTERNAL);
-	assert_non_null(strstr(err.text, "schema version 7"));
+	assert_int_equal(db_migrate(&s->writer, bad, 8, &err), -ERR_INTERNAL);
+	assert_non_null(strstr(err.text, "schema version 8"));
 	assert_true(sqlite3_get_autocommit(s->writer.db));
 	/* "two" is not there any more, so it can be made again */
-	assert_int_equal(db_migrate(&s->writer, good, 7, &err), 0);
-	assert_int_equal(db_migrate(&s->writer, good, 7, &err), 0);
+	assert_int_equal(db_migrate(&s->writer, good, 8, &err), 0);
+	assert_int_equal(db_migrate(&s->writer, good, 8, &err), 0);
 	sql("SELECT x FROM three");
-	sql("PRAGMA user_version = 5");
+	sql("PRAGMA user_version = 6");
 }
 
 /* --- full, locked, damaged --- */
