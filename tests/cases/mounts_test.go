@@ -32,6 +32,7 @@ func TestMounts(t *testing.T) {
 		{"mount options hold", mountOptions},
 		{"image's volume has what the image has there", volumeCopy},
 		{"image's volume belongs to the pod's users", volumeMapped},
+		{"image's volume that is too long copied leaves nothing, and comes the next time", volumeTimeout},
 		{"kubelet's mount wins over the image's volume", volumeReplaced},
 		{"CVE-2022-23648 image's volume stays inside", volumeInside},
 		{"CVE-2019-16884 image's volume over procfs is refused", volumeRefused},
@@ -256,6 +257,63 @@ func (s *scene) layerBytes(t *testing.T, p *node.Pod) uint64 {
 	r, err := node.Call(s.Runtime.ContainerStats, &cri.ContainerStatsRequest{ContainerId: p.Container})
 	must(t, err)
 	return r.Stats.WritableLayer.UsedBytes.Value
+}
+
+// volumeTimeout: deadlines grow until one passes in the middle of the copy, which is seen from outside.
+func volumeTimeout(t *testing.T, s *scene) {
+	const files = 3000
+	entries := []node.Entry{node.Dir("data", 0o755)}
+	for i := range files {
+		entries = append(entries, node.File(fmt.Sprintf("data/%d", i), 0o644, "x"))
+	}
+	s.importVolume(t, []string{"/data"}, entries...)
+	p := s.pod("volume-timeout")
+	must(t, p.Run())
+	before := s.Look(t, s.marks()...)
+	copied := func() int {
+		found := 0
+		dirs, _ := filepath.Glob(filepath.Join(s.Dir, "root", "containers", "*", "volumes", "0"))
+		for _, dir := range dirs {
+			if names, err := os.ReadDir(dir); err == nil {
+				found = max(found, len(names))
+			}
+		}
+		return found
+	}
+	interrupted := 0
+	for limit := 20 * time.Millisecond; interrupted < 3; limit += limit / 4 {
+		answered, seen := make(chan error), 0
+		go func() {
+			_, err := node.CallWithin(limit, s.Runtime.CreateContainer, p.Request(volumeImage, "/bin/sleep", "1000"))
+			answered <- err
+		}()
+		var err error
+		for isOver := false; !isOver; {
+			select {
+			case err = <-answered:
+				isOver = true
+			default:
+				seen = max(seen, copied())
+			}
+		}
+		if err == nil {
+			break
+		}
+		refused(t, err, codes.DeadlineExceeded)
+		if seen > 0 && seen < files {
+			interrupted++
+		}
+		s.Leftovers(t, before, s.marks()...)
+	}
+	if interrupted == 0 {
+		t.Error("no deadline passed in the middle of the copy")
+	}
+	must(t, p.Create(volumeImage, "/bin/sleep", "1000"))
+	must(t, p.Start())
+	s.lines(t, p, "ls /data | grep -c .", fmt.Sprint(files))
+	must(t, p.Remove())
+	s.removeImage(t, volumeImage)
+	s.end(t)
 }
 
 func volumeMapped(t *testing.T, s *scene) {
