@@ -112,6 +112,8 @@ static int recover_sandbox(struct task *t, struct sandbox *sb)
 
 	task_stage(t, "finding its namespaces");
 	r = sb->node->front->sandbox_spec(arena, sb, &spec, &t->err);
+	list_for_each(c, &sb->containers, struct container, node_in_sandbox)
+		spec.container_count++;
 	if (r == 0)
 		r = sb->kind->sandbox_recover(t, &spec, record->data, record->length, &sb->handle);
 	record_drop(record);

@@ -70,6 +70,9 @@ struct sandbox_spec {
 	 * the kind's to enforce. */
 	struct resources resources;
 	uint64_t shm_size; /* of the pod's /dev/shm */
+	/* Recovery: that many containers were made in it by an earlier server and will be
+	 * recovered. */
+	size_t container_count;
 };
 
 enum mount_propagation { PROPAGATION_PRIVATE, PROPAGATION_SLAVE, PROPAGATION_SHARED };

@@ -588,6 +588,7 @@ int linux_container_recover(struct task *t, void *sandbox, const struct containe
 	struct linux_container *c = container_new(sandbox, spec);
 	int r = 0;
 
+	c->sandbox->missing_count -= !!c->sandbox->missing_count;
 	if (record_size) {
 		read_user(c, record, record_size);
 		read_cgroup(c, record, record_size);

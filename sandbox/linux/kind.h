@@ -55,7 +55,8 @@ struct linux_sandbox {
 	struct arena *arena;
 	struct sandbox_spec spec; /* a copy, never changed */
 	struct list containers;
-	int pid1; /* pidfd of the PID 1, or −1 */
+	size_t missing_count; /* of an earlier server's, not recovered yet */
+	int pid1;	      /* pidfd of the PID 1, or −1 */
 	pid_t pid1_pid;
 	struct loop_watch *pid1_watch;
 	bool is_up;

@@ -261,7 +261,7 @@ int linux_sandbox_need_group(struct task *t, struct linux_sandbox *s)
 {
 	if (s->has_group || s->has_parent)
 		return 0;
-	if (!list_is_empty(&s->containers))
+	if (!list_is_empty(&s->containers) || s->missing_count)
 		return error_set(&t->err, ERR_PRECONDITION,
 				 "limits of sandbox %s: it was run without any, so its containers "
 				 "are in no cgroup of its own; run it with linux.resources",
@@ -374,6 +374,7 @@ int linux_sandbox_recover(struct task *t, const struct sandbox_spec *spec, const
 	struct linux_sandbox *s = sandbox_new(spec);
 	int r = 0;
 
+	s->missing_count = spec->container_count;
 	/* one of which nothing is recorded may have it */
 	if (!s->has_parent && record_number(record, record_size, "group", !record_size))
 		set_group(s);

@@ -28,6 +28,7 @@ func TestInterruptedUpdates(t *testing.T) {
 			podUpdateIsFinished(t, s, f, point)
 		}
 	})
+	t.Run("of a pod that never had any", func(t *testing.T) { firstPodUpdate(t, s, f) })
 	t.Run("that can't be had any more leave nothing", func(t *testing.T) { updateIsTakenBack(t, s, f) })
 }
 
@@ -70,6 +71,32 @@ func podUpdateIsFinished(t *testing.T, s *scene, f *faults, point string) {
 		t.Errorf("told: %s", info)
 	}
 	s.end(t, p)
+}
+
+// firstPodUpdate: a pod without limits has no cgroup, and is given one as long as no container is in it: the next
+// server, which finds the sandbox before its containers, knows that as well.
+func firstPodUpdate(t *testing.T, s *scene, f *faults) {
+	for _, containers := range []int{0, 1} {
+		p := s.NewPod(fmt.Sprintf("pod-first-%d", containers), s.dir, "")
+		must(t, p.Run())
+		if containers > 0 {
+			must(t, p.Create(node.Demo, "/bin/sleep", "1000"))
+			must(t, p.Start())
+		}
+		dieAt(t, f, "update_intended", func() error {
+			_, err := node.Call(s.Runtime.UpdatePodSandboxResources, &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: p.ID,
+				Resources: &limits{MemoryLimitInBytes: 64 << 20}})
+			return err
+		})
+		s.Await(t)
+		r, _, err := node.Retry(s.Runtime.PodSandboxStatus, &cri.PodSandboxStatusRequest{PodSandboxId: p.ID, Verbose: true})
+		must(t, err)
+		_, err = os.Stat(node.CgroupFile("/crisp/"+p.ID, "memory.limit_in_bytes", "memory.max"))
+		if hasGroup, hasLimit := err == nil, strings.Contains(r.Info["info"], `"memory_limit_in_bytes":67108864`); hasGroup != (containers == 0) || hasLimit != hasGroup {
+			t.Errorf("with %d containers: it has a cgroup: %v, is told to have a limit: %v", containers, hasGroup, hasLimit)
+		}
+		s.end(t, p)
+	}
 }
 
 // updateIsTakenBack: all of it is in force when the server dies; then the container takes more memory
