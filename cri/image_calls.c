@@ -153,23 +153,21 @@ int cri_remove_image(struct task *t, struct call *c, const void *message)
 int cri_image_fs_info(struct task *t, struct call *c, const void *message)
 {
 	Runtime__V1__ImageFsInfoResponse reply = RUNTIME__V1__IMAGE_FS_INFO_RESPONSE__INIT;
-	Runtime__V1__FilesystemUsage usage = RUNTIME__V1__FILESYSTEM_USAGE__INIT, *list = &usage;
-	Runtime__V1__FilesystemIdentifier id = RUNTIME__V1__FILESYSTEM_IDENTIFIER__INIT;
-	Runtime__V1__UInt64Value bytes = RUNTIME__V1__UINT64_VALUE__INIT;
-	Runtime__V1__UInt64Value inodes = RUNTIME__V1__UINT64_VALUE__INIT;
+	Runtime__V1__FilesystemUsage *images, *layers;
 	struct node *n = call_data(c);
+	uint64_t bytes, inodes;
 	const char *dir;
 
-	image_fs_info(n->images, &bytes.value, &inodes.value, &dir);
-	id.mountpoint = text(dir);
-	usage.timestamp = realtime_ns();
-	usage.fs_id = &id;
-	usage.used_bytes = &bytes;
-	usage.inodes_used = &inodes;
-	reply.image_filesystems = &list;
+	image_fs_info(n->images, &bytes, &inodes, &dir);
+	images = layers = reply_disk(t->arena, text(dir), realtime_ns(), bytes, inodes);
+	if (n->has_layer_disk) {
+		TRY(layers_usage(t, n, &bytes, &inodes));
+		layers = reply_disk(t->arena, reply_layer_dir(t->arena, n), realtime_ns(), bytes,
+				    inodes);
+	}
+	reply.image_filesystems = &images;
 	reply.n_image_filesystems = 1;
-	/* writable layers lie beneath the same root */
-	reply.container_filesystems = &list;
+	reply.container_filesystems = &layers;
 	reply.n_container_filesystems = 1;
 	return call_reply(t, c, &reply.base);
 }

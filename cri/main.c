@@ -80,6 +80,19 @@ static int make_dirs(struct node *n, struct error *err)
 	return make_dir(n->run_dir, "sandboxes", &n->sandboxes_fd, err);
 }
 
+static int find_layer_disk(struct node *n, struct error *err)
+{
+	struct stat layers, images;
+	uint64_t bytes, inodes;
+	const char *dir;
+
+	image_fs_info(n->images, &bytes, &inodes, &dir);
+	if (fstat(n->roots_fd, &layers) < 0 || stat(dir, &images) < 0)
+		return error_errno(err, errno, "find the file systems of %s", n->root_dir);
+	n->has_layer_disk = layers.st_dev != images.st_dev;
+	return 0;
+}
+
 static int open_node(struct node *n, const struct config *config, struct error *err)
 {
 	static const char *default_cdi_dirs[] = {CDI_DIRS};
@@ -106,6 +119,7 @@ static int open_node(struct node *n, const struct config *config, struct error *
 	n->images = image_store_open(n->loop, n->store, n->root_dir, err);
 	if (!n->images)
 		return -(int)err->code;
+	TRY(find_layer_disk(n, err));
 	n->pins = pins_open(n->loop, n->state_dir, err);
 	if (!n->pins)
 		return -(int)err->code;

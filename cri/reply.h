@@ -46,6 +46,11 @@ Runtime__V1__UInt64Value *reply_value(struct arena *arena, uint64_t figure);
 Runtime__V1__CpuUsage *reply_cpu_usage(struct arena *arena, const struct usage *u,
 				       uint64_t nano_cores);
 Runtime__V1__MemoryUsage *reply_memory_usage(struct arena *arena, const struct usage *u);
+/* What is used of the file system that dir lies on, as measured at that time. */
+Runtime__V1__FilesystemUsage *reply_disk(struct arena *arena, char *dir, int64_t at, uint64_t bytes,
+					 uint64_t inodes);
+/* A directory on the file system of the writable layers; the images' where it is the same. */
+char *reply_layer_dir(struct arena *arena, const struct node *n);
 Runtime__V1__IoUsage *reply_io_usage(struct arena *arena, const struct usage *u);
 Runtime__V1__ContainerStats *reply_container_stats(struct arena *arena, const struct container *c,
 						   const struct container_stats *stats);

@@ -4,6 +4,8 @@
 #include "cri/reply.h"
 #include "cri/translate.h"
 
+#include <string.h>
+
 Runtime__V1__UInt64Value *reply_value(struct arena *arena, uint64_t figure)
 {
 	Runtime__V1__UInt64Value *v;
@@ -90,23 +92,37 @@ Runtime__V1__IoUsage *reply_io_usage(struct arena *arena, const struct usage *u)
 	return io;
 }
 
-static Runtime__V1__FilesystemUsage *layer_of(struct arena *arena, const struct container *c,
-					      const struct layer_usage *layer)
+Runtime__V1__FilesystemUsage *reply_disk(struct arena *arena, char *dir, int64_t at, uint64_t bytes,
+					 uint64_t inodes)
 {
 	Runtime__V1__FilesystemUsage *f =
 		REPLY(arena, Runtime__V1__FilesystemUsage, RUNTIME__V1__FILESYSTEM_USAGE__INIT);
+
+	f->timestamp = at;
+	f->fs_id = REPLY(arena, Runtime__V1__FilesystemIdentifier,
+			 RUNTIME__V1__FILESYSTEM_IDENTIFIER__INIT);
+	f->fs_id->mountpoint = dir;
+	f->used_bytes = reply_value(arena, bytes);
+	f->inodes_used = reply_value(arena, inodes);
+	return f;
+}
+
+char *reply_layer_dir(struct arena *arena, const struct node *n)
+{
 	uint64_t bytes, inodes;
 	const char *dir;
 
-	/* the file system that ImageFsInfo tells of */
-	image_fs_info(c->node->images, &bytes, &inodes, &dir);
-	f->timestamp = layer->at;
-	f->fs_id = REPLY(arena, Runtime__V1__FilesystemIdentifier,
-			 RUNTIME__V1__FILESYSTEM_IDENTIFIER__INIT);
-	f->fs_id->mountpoint = text(dir);
-	f->used_bytes = reply_value(arena, layer->bytes);
-	f->inodes_used = reply_value(arena, layer->inodes);
-	return f;
+	image_fs_info(n->images, &bytes, &inodes, &dir);
+	if (!n->has_layer_disk)
+		return text(dir);
+	return arena_printf(arena, "%.*s/containers", (int)(strrchr(dir, '/') - dir), dir);
+}
+
+static Runtime__V1__FilesystemUsage *layer_of(struct arena *arena, const struct container *c,
+					      const struct layer_usage *layer)
+{
+	return reply_disk(arena, reply_layer_dir(arena, c->node), layer->at, layer->bytes,
+			  layer->inodes);
 }
 
 static Runtime__V1__ContainerAttributes *attributes_of(struct arena *arena,

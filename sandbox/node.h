@@ -199,6 +199,8 @@ struct node {
 	/* ROOT/containers, STATE/run/containers, STATE/run/sandboxes: a directory for each object
 	 */
 	int roots_fd, states_fd, sandboxes_fd;
+	/* Writable layers are on another file system than images. */
+	bool has_layer_disk;
 	struct string_list cdi_dirs;	/* later ones win */
 	const struct handler *handlers; /* the first is the default one */
 	size_t handler_count;
@@ -348,6 +350,10 @@ struct container_stats {
  */
 int containers_stats(struct task *t, struct container **containers, size_t count, bool has_details,
 		     struct container_stats *ret);
+
+/* What the writable layers of all containers take together, each as it was last measured if it is
+ * not measured within a moment. Fails like containers_stats(). */
+int layers_usage(struct task *t, struct node *n, uint64_t *ret_bytes, uint64_t *ret_inodes);
 
 struct sandbox_stats {
 	bool is_sum;

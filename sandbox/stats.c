@@ -216,6 +216,36 @@ int containers_stats(struct task *t, struct container **containers, size_t count
 	return side_by_side(t, count, look_at_one, &all);
 }
 
+static void look_at_layer_of(struct task *t, void *arg, size_t i)
+{
+	struct container **all = arg;
+
+	look_at_layer(t, all[i]);
+}
+
+int layers_usage(struct task *t, struct node *n, uint64_t *ret_bytes, uint64_t *ret_inodes)
+{
+	struct container **all;
+	size_t count = 0;
+	int r;
+
+	all = arena_new_array(t->arena, struct container *, n->containers.count);
+	map_for_each(slot, &n->containers) {
+		struct container *c = slot->value;
+
+		if (c->state != CONTAINER_CREATING)
+			all[count++] = container_ref(c);
+	}
+	r = side_by_side(t, count, look_at_layer_of, all);
+	*ret_bytes = *ret_inodes = 0;
+	for (size_t i = 0; i < count; i++) {
+		*ret_bytes += all[i]->layer.bytes;
+		*ret_inodes += all[i]->layer.inodes;
+		container_unref(all[i]);
+	}
+	return r;
+}
+
 struct sandboxes {
 	struct sandbox **items;
 	struct sandbox_stats *stats;

@@ -135,6 +135,9 @@ func statsLayer(t *testing.T, s *scene) {
 	between(t, "inodes", layer.InodesUsed.Value, 52, 60)
 	images, err := node.Call(s.Images.ImageFsInfo, &cri.ImageFsInfoRequest{})
 	must(t, err)
+	if one, two := images.ImageFilesystems[0], images.ContainerFilesystems[0]; one.String() != two.String() {
+		t.Errorf("one disk is told of as two: %v, %v", one, two)
+	}
 	if of := images.ContainerFilesystems[0].FsId.Mountpoint; layer.FsId.GetMountpoint() != of {
 		t.Errorf("it is on %v, not %s", layer.FsId, of)
 	}
