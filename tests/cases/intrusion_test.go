@@ -34,6 +34,7 @@ func TestIntrusions(t *testing.T) {
 		{"MissingFileWithTerminal", intrusionMissingFile},
 		{"ImageLabels", intrusionImageLabels},
 		{"LogIsLink", intrusionLogLink},
+		{"NothingOfOursInPod", intrusionNothingOfOurs},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s) })
 	}
@@ -287,4 +288,32 @@ func intrusionLogLink(t *testing.T, s *scene) {
 		c.alive(t)
 		s.end(t, p)
 	}
+}
+
+// intrusionNothingOfOurs: no process of ours is where a pod's limits kill (CVE-2019-14891).
+func intrusionNothingOfOurs(t *testing.T, s *scene) {
+	p := s.pod("nothing-of-ours")
+	p.Config.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_POD
+	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+	s.output(t, p, "sleep 1000 >/dev/null 2>&1 </dev/null &")
+	group := filepath.Dir(node.CgroupFile(s.parent, "memory.limit_in_bytes", "memory.max"))
+	node.Eventually(t, 5*time.Second, func() error {
+		var programs []string
+		must(t, filepath.WalkDir(group, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.Name() != "cgroup.procs" {
+				return nil
+			}
+			raw, _ := os.ReadFile(path)
+			for _, pid := range strings.Fields(string(raw)) {
+				program, _ := os.Readlink("/proc/" + pid + "/exe")
+				programs = append(programs, filepath.Base(program))
+			}
+			return nil
+		}))
+		if strings.Join(programs, " ") != "busybox busybox" {
+			return fmt.Errorf("in the pod's cgroup are %q", programs)
+		}
+		return nil
+	})
+	s.end(t, p)
 }
