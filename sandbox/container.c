@@ -628,17 +628,23 @@ int container_stop(struct task *t, struct node *n, const char *id, uint64_t grac
 	return r;
 }
 
-/* A handle from the spec and what was recorded. */
+/* A handle from the spec and what was recorded. Of a spec that can't be made the ids are enough for
+ * a container to end and be removed. */
 static int recover_handle(struct task *t, struct container *c, const void *record, size_t size)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = NULL;
+	const struct container_spec bare = {.id = c->id, .sandbox_id = c->sandbox->id};
 	struct container_spec spec = {0};
+	struct error why = {0};
 
 	if (c->handle)
 		return 0;
 	TRY(sandbox_check_handle(c->sandbox, &t->err));
 	arena = arena_new(TASK_ARENA_CAP);
-	TRY(container_make_spec(arena, c, &spec, &t->err));
+	if (container_make_spec(arena, c, &spec, &why) < 0) {
+		container_set_damaged(c, why.text);
+		spec = bare;
+	}
 	return c->sandbox->kind->container_recover(t, c->sandbox->handle, &spec, record, size,
 						   &c->handle);
 }

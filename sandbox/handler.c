@@ -97,8 +97,8 @@ int handler_apply(struct arena *arena, const char *options, struct container_spe
 			spec->rlimit_count++;
 		else
 			return error_set(err, ERR_PRECONDITION,
-					 "options of the pod's runtime handler: the store's record "
-					 "\"%.40s\" is damaged; make the pod anew",
+					 "the record of the options that its pod's runtime handler "
+					 "had can't be read at \"%.40s\"; make the pod anew",
 					 line);
 	}
 	return 0;

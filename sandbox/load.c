@@ -186,7 +186,7 @@ static struct sandbox *load_orphan(struct node *n, const struct container_row *r
 	return sb;
 }
 
-static void set_damaged(struct container *c, const char *damage)
+void container_set_damaged(struct container *c, const char *damage)
 {
 	report(c->node, ROW_CONTAINER, c->id, damage, HINT_REMOVE);
 	c->is_damaged = true;
@@ -197,6 +197,7 @@ static void set_damaged(struct container *c, const char *damage)
 	free(c->message);
 	c->reason = xstrdup(REASON_DAMAGED);
 	c->message = xasprintf("%s; remove it", damage);
+	task_event_set(&c->exited);
 }
 
 /* *ret_config: decoded. */
@@ -272,7 +273,7 @@ static int load_container(void *data, const struct container_row *row)
 	arena = arena_new(TASK_ARENA_CAP);
 	damage = fill_container(arena, c, row);
 	if (damage)
-		set_damaged(c, damage);
+		container_set_damaged(c, damage);
 	if (c->state == CONTAINER_RUNNING && n->is_rebooted)
 		container_end_by_reboot(c);
 	c->is_told = c->state != CONTAINER_CREATING;

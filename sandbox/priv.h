@@ -51,6 +51,8 @@ const struct sandboxer *node_kind(const struct node *n, const char *handler);
 /* 64 lower hex digits, as every id that we gave: nothing else may become a path. */
 bool id_is_valid(const char *id);
 
+/* load.c: says it in the log; from now on the container can only end and be removed. */
+void container_set_damaged(struct container *c, const char *damage);
 /* load.c: what a kind recorded, until recovery takes it; record_drop() frees it. */
 struct buf *record_take(struct node *n, const char *id);
 void record_drop(struct buf *record);

@@ -88,6 +88,8 @@ func TestDamagedRowCostsOnlyItself(t *testing.T) {
 		{"sandbox-name", "UPDATE sandboxes SET name = NULL WHERE id = '%[1]s'"},
 		{"sandbox-missing", "DELETE FROM sandboxes WHERE id = '%[1]s'"},
 		{"sandbox-id", "UPDATE containers SET sandbox_id = '../..' WHERE id = '%[2]s'"},
+		{"sandbox-options", "UPDATE sandboxes SET options = 'rlimit nofile' || x'0a' WHERE id = '%[1]s'"},
+		{"container-edits", "UPDATE containers SET edits = x'ff00ff' WHERE id = '%[2]s'"},
 		{"stream", "UPDATE streams SET log_offset = -5, spool_out = 9000000000, spool_err = -1, log_inode = -1 WHERE container_id = '%[2]s'"},
 	}
 	pods := map[string]*node.Pod{}
