@@ -181,7 +181,7 @@ func intrusionSockets(t *testing.T, s *scene) {
 		}
 		info, err := d.Info()
 		must(t, err)
-		if mode := info.Mode().Perm(); mode&0o007 != 0 {
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
 			t.Errorf("%s has mode %o", path, mode)
 		}
 		return nil
