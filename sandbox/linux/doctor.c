@@ -37,7 +37,9 @@ static const struct {
 	{"seccomp", probe_seccomp, "give the kernel CONFIG_SECCOMP_FILTER", true},
 	{"AppArmor", probe_apparmor,
 	 "profiles are refused; boot with apparmor=1 security=apparmor if you need them"},
-	{"SELinux", probe_selinux, "labels are refused; enable SELinux if you need them"},
+	{"SELinux", probe_selinux,
+	 "labels are refused, all or those given in part; enable SELinux and install "
+	 "container-selinux if you need them"},
 	{"CAP_SYS_RESOURCE", probe_resource,
 	 "OOM scores below the server's own and limits above its own are lowered to those; give it "
 	 "the capability"},

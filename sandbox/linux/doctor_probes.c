@@ -20,6 +20,7 @@
 #include "recovery/exit_status.h"
 #include "sandbox/linux/cgroup_priv.h"
 #include "sandbox/linux/ns.h"
+#include "sandbox/linux/selinux.h"
 
 #define DETAIL_SIZE sizeof(((struct finding *)NULL)->detail)
 /* Of the kernel that everything else counts on. */
@@ -263,13 +264,19 @@ enum finding_state probe_apparmor(struct probe *p)
 
 enum finding_state probe_selinux(struct probe *p)
 {
-	char *enforce cleanup_free = read_text(p, "sys/fs/selinux/enforce");
+	struct selinux s CLEANUP(selinux_done) = selinux_open(p->root);
+	const char *mode;
 
-	if (!enforce) {
+	if (s.fs < 0) {
 		SAY(p, "off, or not in this kernel");
 		return FINDING_MISSING;
 	}
-	SAY(p, "%s", *enforce == '1' ? "enforcing" : "permissive");
+	mode = selinux_is_enforcing(s.fs) ? "enforcing" : "permissive";
+	if (!s.process) {
+		SAY(p, "%s; the policy has no label for containers", mode);
+		return FINDING_FALLBACK;
+	}
+	SAY(p, "%s; the policy's label for containers is %.100s", mode, s.process);
 	return FINDING_OK;
 }
 
