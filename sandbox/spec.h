@@ -56,6 +56,11 @@ struct limits_now {
 	char cpuset_cpus[256], cpuset_mems[256]; /* where they were asked for */
 };
 
+/* Parts of an SELinux label; those that are left out are the policy's, or the pod's. */
+struct selinux_spec {
+	const char *user, *role, *type, *level;
+};
+
 struct sandbox_spec {
 	const char *id; /* 64 hex digits; all names that we make derive from it */
 	const char *hostname;
@@ -65,6 +70,7 @@ struct sandbox_spec {
 	const char *cgroup_parent; /* "/kubepods/burstable/podX"; NULL: the kind's own */
 	bool has_own_parent;	   /* no other sandbox is in that parent */
 	struct key_value_list sysctls;
+	struct selinux_spec selinux; /* of containers that ask for nothing themselves */
 	/* Of the whole pod, with what the sandbox itself may use. With a cgroup_parent they are in
 	 * force there already: who made it set its limits, and changes them. Without one they are
 	 * the kind's to enforce. */
@@ -167,6 +173,7 @@ struct container_spec {
 	const char *seccomp_profile;
 	enum apparmor_kind apparmor;
 	const char *apparmor_profile; /* APPARMOR_LOCALHOST: its name */
+	struct selinux_spec selinux;  /* none of it given: the pod's */
 	enum ns_mode pid;
 	const char *pid_target; /* NS_TARGET: container id */
 	bool has_tty, has_stdin;

@@ -43,6 +43,7 @@ struct lookup_job {
 	struct job job;
 	struct linux_container *container;
 	struct user_ids user;
+	struct selinux_labels labels;
 	struct device_list devices;
 	bool wants_user, is_left;
 };
@@ -58,6 +59,7 @@ void linux_container_unref(struct linux_container *c)
 	if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
 		return;
 	user_ids_done(&c->user);
+	selinux_labels_done(&c->labels);
 	free(c->oom.culprit);
 	linux_sandbox_unref(c->sandbox);
 	arena_free(c->arena);
@@ -168,6 +170,7 @@ static int run_lookup(struct job *job, struct error *err)
 		TRY(overlay_open_layers(&spec->layers, &root, err));
 		TRY(user_lookup(root, &spec->user, &j->user, err));
 		TRY(apparmor_need(kind.root, spec->apparmor, spec->apparmor_profile, err));
+		TRY(label_container(j->container, &j->labels, err));
 	}
 	for (size_t i = 0; i < spec->mount_count && j->wants_user; i++)
 		if (spec->mounts[i].kind == MOUNT_IMAGE)
@@ -204,6 +207,7 @@ static void free_lookup(struct job *job)
 	struct lookup_job *j = container_of(job, struct lookup_job, job);
 
 	user_ids_done(&j->user);
+	selinux_labels_done(&j->labels);
 	device_list_done(&j->devices);
 	linux_container_unref(j->container);
 	free(j);
@@ -242,6 +246,8 @@ static int look_up(struct task *t, struct linux_container *c, bool wants_user,
 	if (r == 0 && wants_user) {
 		c->user = j->user;
 		j->user = (struct user_ids){0};
+		c->labels = j->labels;
+		j->labels = (struct selinux_labels){0};
 	}
 	if (r == 0) {
 		*ret_devices = j->devices;
@@ -455,6 +461,7 @@ void linux_container_record(void *container, struct buf *ret)
 		   (unsigned long long)c->oom.seen.kills);
 	if (c->oom.culprit)
 		buf_printf(ret, "oom_group=%s\n", c->oom.culprit);
+	label_record(&c->labels, ret);
 	/* one a line, since there may be many */
 	buf_printf(ret, "groups=%zu\n", c->user.group_count);
 	for (size_t i = 0; i < c->user.group_count; i++)
@@ -592,6 +599,7 @@ int linux_container_recover(struct task *t, void *sandbox, const struct containe
 	if (record_size) {
 		read_user(c, record, record_size);
 		read_cgroup(c, record, record_size);
+		c->labels = label_read(record, record_size);
 		c->pid = (pid_t)record_number(record, record_size, "pid", 0);
 		c->started = (uint64_t)record_number(record, record_size, "started", 0);
 		c->has_run = record_number(record, record_size, "run", 0) != 0;

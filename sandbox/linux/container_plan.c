@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "io/base/alloc.h"
@@ -130,6 +132,7 @@ static int add_root(struct plan_builder *b, const struct linux_container *c,
 		.work = c->spec.work,
 		.user_fd = pod->user,
 		.has_devices = true,
+		.label = c->labels.file,
 	};
 	int mount = -1, r = 0;
 
@@ -170,6 +173,23 @@ static int user_fd_of(const struct linux_container *c, const struct mount_spec *
 	return ns_make_user(&m->uids, &m->gids, ret_fd, err);
 }
 
+static int open_mount(const struct linux_container *c, const struct mount_spec *m, int user,
+		      struct mount_source *ret, struct error *err)
+{
+	struct mount_spec two = *m;
+	cleanup_free char *empty = NULL;
+	int r;
+
+	if (m->kind != MOUNT_IMAGE || m->layers.count != 1 || !c->labels.file)
+		return mount_source_open(m, user, c->labels.file, ret, err);
+	/* only an overlay can have a label of its own, and that takes two layers */
+	empty = xasprintf("%s/" SKELETON_EMPTY, kind.skeleton);
+	two.layers = skeleton_beneath(empty, &m->layers);
+	r = mount_source_open(&two, user, c->labels.file, ret, err);
+	free(two.layers.items);
+	return r;
+}
+
 static int add_mount(struct plan_builder *b, const struct linux_container *c,
 		     const struct mount_spec *m, const struct pod_fds *pod, struct plan_mount *ret,
 		     struct error *err)
@@ -185,7 +205,7 @@ static int add_mount(struct plan_builder *b, const struct linux_container *c,
 	if (strcmp(target, "/") == 0)
 		return error_set(err, ERR_INVALID, "mount target %s: it is the root", m->target);
 	TRY(user_fd_of(c, m, pod, &user, err));
-	TRY(mount_source_open(m, user, &source, err));
+	TRY(open_mount(c, m, user, &source, err));
 	*ret = (struct plan_mount){
 		.fd = plan_give_fd(b, source.fd),
 		.is_directory = source.is_directory,
@@ -333,6 +353,14 @@ static int add_node_mounts(struct plan_builder *b, const struct linux_container 
 	return 0;
 }
 
+/* A pipe without a name has the label of who made it. */
+static bool is_nameless(int pipe)
+{
+	struct statfs st;
+
+	return fstatfs(pipe, &st) == 0 && st.f_type == PIPEFS_MAGIC;
+}
+
 int plan_give_stdio(const struct linux_container *c, const int stdio[3], struct error *err)
 {
 	const struct sandbox_spec *sandbox = &c->sandbox->spec;
@@ -353,6 +381,9 @@ int plan_give_stdio(const struct linux_container *c, const int stdio[3], struct 
 			continue;
 		if (fchown(stdio[i], (uid_t)uid, (gid_t)gid) < 0)
 			return error_errno(err, errno, "give the container its stream %d", i);
+		/* or the kernel would take it away at the program's start */
+		if (c->labels.file && !is_nameless(stdio[i]))
+			TRY(selinux_label_fd(stdio[i], c->labels.file, err));
 	}
 	return 0;
 }
@@ -374,7 +405,7 @@ int container_plan_build(const struct linux_container *c, const struct pod_fds *
 			 struct plan_builder *ret, struct error *err)
 {
 	const struct sandbox_spec *sandbox = &c->sandbox->spec;
-	plan_string hostname;
+	plan_string hostname, label;
 	int r;
 
 	plan_init(ret, INIT_CONTAINER, stdio);
@@ -383,6 +414,8 @@ int container_plan_build(const struct linux_container *c, const struct pod_fds *
 	plan_add_cgroups(ret, join);
 	plan_add_process(ret, c, &c->spec.argv);
 	add_paths(ret, &c->spec);
+	label = plan_add_string(ret, c->labels.file);
+	plan_get(ret)->file_label = label;
 	hostname = plan_add_string(ret, sandbox->hostname && *sandbox->hostname ? sandbox->hostname
 										: NULL);
 	plan_get(ret)->hostname = hostname;

@@ -21,6 +21,7 @@
 #include "sandbox/linux/cgroup.h"
 #include "sandbox/linux/plan.h"
 #include "sandbox/linux/seccomp.h"
+#include "sandbox/linux/selinux.h"
 #include "sandbox/linux/skeleton.h"
 #include "sandbox/linux/spawner.h"
 #include "sandbox/sandboxer.h"
@@ -47,6 +48,8 @@ struct linux_kind {
 	bool has_systemd; /* it is asked for cgroups */
 	int root;	  /* the host's root directory */
 	bool has_apparmor;
+	struct selinux selinux;
+	struct map levels; /* SELinux levels of pods; label.c */
 };
 
 extern struct linux_kind kind;
@@ -60,11 +63,13 @@ struct linux_sandbox {
 	pid_t pid1_pid;
 	struct loop_watch *pid1_watch;
 	bool is_up;
-	bool has_parent;	 /* somebody else's, who sees to the pod's limits */
-	bool has_group;		 /* spec.cgroup_parent was made for it alone, by us */
-	unsigned left_count;	 /* host_job_run() */
-	struct reading *reading; /* usage.c: the one that is under way, or NULL */
-	atomic_int refs;	 /* the handle's, and one for each job that reads the spec */
+	bool has_parent;	      /* somebody else's, who sees to the pod's limits */
+	bool has_group;		      /* spec.cgroup_parent was made for it alone, by us */
+	unsigned left_count;	      /* host_job_run() */
+	struct selinux_labels labels; /* never changed once it is made */
+	char *level;		      /* the one that it holds, or NULL; label.c */
+	struct reading *reading;      /* usage.c: the one that is under way, or NULL */
+	atomic_int refs;	      /* the handle's, and one for each job that reads the spec */
 };
 
 /* What is known of a container's processes that were killed for memory. */
@@ -84,6 +89,7 @@ struct linux_container {
 	struct list node;
 	char *cgroup;		       /* in the arena */
 	struct user_ids user;	       /* never changed once found */
+	struct selinux_labels labels;  /* never changed once found */
 	struct seccomp_filter *filter; /* NULL: unconfined, or not yet asked for */
 	enum container_life life;
 	int pidfd; /* -1 when there is no process */
@@ -159,6 +165,18 @@ void linux_container_watch(struct linux_container *c);
 int linux_container_make_group(struct task *t, struct linux_container *c);
 /* Fills c->filter when the spec has one. */
 int linux_container_need_filter(struct task *t, struct linux_container *c);
+
+/* label.c: SELinux labels. All containers of a pod have its level, unless they ask for another, and
+ * no two pods have the same, unless they ask for it. */
+
+/* Finds the pod's labels, and holds its level. */
+int label_sandbox(struct task *t, struct linux_sandbox *s);
+void label_sandbox_recover(struct linux_sandbox *s, const char *record, size_t size);
+void label_sandbox_forget(struct linux_sandbox *s);
+/* A container's; a privileged one's processes have none. Blocks: for offload. */
+int label_container(const struct linux_container *c, struct selinux_labels *ret, struct error *err);
+void label_record(const struct selinux_labels *labels, struct buf *ret);
+struct selinux_labels label_read(const char *record, size_t size);
 
 /* oom.c */
 

@@ -11,7 +11,7 @@
 #include "sandbox/linux/kind.h"
 #include "sandbox/linux/linux.h"
 
-struct linux_kind kind = {.pid1_program = -1, .root = -1};
+struct linux_kind kind = {.pid1_program = -1, .root = -1, .selinux = SELINUX_NONE};
 
 extern const char pid1_program[], pid1_program_end[];
 
@@ -23,9 +23,11 @@ static void linux_shutdown(void)
 	cgroups_free(kind.cgroups);
 	close_fd(kind.pid1_program);
 	close_fd(kind.root);
+	selinux_done(&kind.selinux);
+	map_done(&kind.levels);
 	free(kind.skeleton);
 	seccomp_cache_done();
-	kind = (struct linux_kind){.pid1_program = -1, .root = -1};
+	kind = (struct linux_kind){.pid1_program = -1, .root = -1, .selinux = SELINUX_NONE};
 }
 
 /* What the first container would wait for; the default filter takes 30 ms to compile. */
@@ -55,6 +57,7 @@ static int linux_init(const struct sandboxer_env *env, struct error *err)
 	kind.env = *env;
 	kind.root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	kind.has_apparmor = apparmor_is_enabled(kind.root);
+	kind.selinux = selinux_open(kind.root);
 	r = boot_id(kind.boot, err);
 	if (r == 0)
 		r = embed_memfd("crisp-pid1", pid1_program, pid1_program_end, &kind.pid1_program,

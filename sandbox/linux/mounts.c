@@ -211,10 +211,10 @@ int mount_image_check(const struct mount_spec *m, struct error *err)
 
 /* The layers as one read-only mount; the part that is wanted can only be cut out once it is
  * attached. An overlay can't be id-mapped, its layers can. */
-static int open_image(const struct mount_spec *m, int user_fd, struct mount_source *ret,
-		      struct error *err)
+static int open_image(const struct mount_spec *m, int user_fd, const char *label,
+		      struct mount_source *ret, struct error *err)
 {
-	struct overlay_spec overlay = {.layers = m->layers, .user_fd = user_fd};
+	struct overlay_spec overlay = {.layers = m->layers, .user_fd = user_fd, .label = label};
 	bool is_overlay = m->layers.count > 1;
 	cleanup_close int mount = -1;
 	struct stat st = {.st_mode = S_IFDIR};
@@ -233,8 +233,8 @@ static int open_image(const struct mount_spec *m, int user_fd, struct mount_sour
 	return 0;
 }
 
-int mount_source_open(const struct mount_spec *m, int user_fd, struct mount_source *ret,
-		      struct error *err)
+int mount_source_open(const struct mount_spec *m, int user_fd, const char *label,
+		      struct mount_source *ret, struct error *err)
 {
 	cleanup_close int source = -1;
 	cleanup_close int mount = -1;
@@ -245,7 +245,7 @@ int mount_source_open(const struct mount_spec *m, int user_fd, struct mount_sour
 		return 0;
 	}
 	if (m->kind == MOUNT_IMAGE)
-		return open_image(m, user_fd, ret, err);
+		return open_image(m, user_fd, label, ret, err);
 	TRY(open_source(m->source, &source, err));
 	if (fstat(source, &st) < 0)
 		return error_errno(err, errno, "look at the mount source %s", m->source);

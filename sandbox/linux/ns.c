@@ -310,7 +310,8 @@ bool id_map_equal(const struct id_map_list *a, const struct id_map_list *b)
 	       (!a->count || memcmp(a->items, b->items, a->count * sizeof(*a->items)) == 0);
 }
 
-int ns_make_shm(uint64_t size, uid_t uid, gid_t gid, int *ret_mount, struct error *err)
+int ns_make_shm(uint64_t size, uid_t uid, gid_t gid, const char *label, int *ret_mount,
+		struct error *err)
 {
 	cleanup_close int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
 	char text[3][24];
@@ -324,6 +325,7 @@ int ns_make_shm(uint64_t size, uid_t uid, gid_t gid, int *ret_mount, struct erro
 	    fsconfig(fs, FSCONFIG_SET_STRING, "size", text[0], 0) < 0 ||
 	    fsconfig(fs, FSCONFIG_SET_STRING, "uid", text[1], 0) < 0 ||
 	    fsconfig(fs, FSCONFIG_SET_STRING, "gid", text[2], 0) < 0 ||
+	    (label && fsconfig(fs, FSCONFIG_SET_STRING, "context", label, 0) < 0) ||
 	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return error_errno(err, errno, "make the shared memory of a pod, %s bytes",
 				   text[0]);

@@ -32,5 +32,6 @@ int ns_make_user(const struct id_map_list *uids, const struct id_map_list *gids,
 /* The id outside for one inside; -1 when it is not mapped. An empty list maps nothing. */
 int64_t id_map_outside(const struct id_map_list *map, uint32_t inside);
 bool id_map_equal(const struct id_map_list *a, const struct id_map_list *b);
-/* A tmpfs for /dev/shm, detached; size 0 means 64 MiB. */
-int ns_make_shm(uint64_t size, uid_t uid, gid_t gid, int *ret_mount, struct error *err);
+/* A tmpfs for /dev/shm, detached; size 0 means 64 MiB; label is SELinux's, or NULL. */
+int ns_make_shm(uint64_t size, uid_t uid, gid_t gid, const char *label, int *ret_mount,
+		struct error *err);

@@ -107,6 +107,8 @@ static int make_overlay(const struct overlay_spec *spec, const int *layers, int 
 		return error_errno(err, errno, "open the overlay file system");
 	if (fsconfig(fs, FSCONFIG_SET_STRING, "source", "overlay", 0) < 0)
 		return error_errno(err, errno, "name an overlay");
+	if (spec->label && fsconfig(fs, FSCONFIG_SET_STRING, "context", spec->label, 0) < 0)
+		return explain(fs, errno, "give an overlay its label", err);
 	TRY(set_layers(fs, layers, spec->layers.count, err));
 	if (spec->upper) {
 		TRY(set_directory(fs, "upperdir", spec->upper, err));

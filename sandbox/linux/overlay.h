@@ -17,7 +17,8 @@ struct overlay_spec {
 	 * since with both the overlay would be read-only without a word; the upper directory's own
 	 * owner must be mapped by the caller. */
 	int user_fd;
-	bool has_devices; /* device nodes in it work */
+	bool has_devices;  /* device nodes in it work */
+	const char *label; /* SELinux: of all that is in it; NULL: what the layers have */
 };
 
 /* The detached mount. */

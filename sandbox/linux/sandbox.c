@@ -43,6 +43,7 @@ void linux_sandbox_unref(struct linux_sandbox *s)
 {
 	if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
+	selinux_labels_done(&s->labels);
 	arena_free(s->arena);
 	free(s);
 }
@@ -90,6 +91,7 @@ void linux_sandbox_forget(void *sandbox)
 	s->pid1_watch = NULL;
 	close_fd(s->pid1);
 	s->pid1 = -1;
+	label_sandbox_forget(s);
 	linux_sandbox_unref(s);
 }
 
@@ -125,7 +127,7 @@ static int run_ns(struct job *job, struct error *err)
 		uid = (uid_t)id_map_outside(&spec->uids, 0);
 		gid = (gid_t)id_map_outside(&spec->gids, 0);
 	}
-	return ns_make_shm(spec->shm_size, uid, gid, &j->shm, err);
+	return ns_make_shm(spec->shm_size, uid, gid, j->sandbox->labels.file, &j->shm, err);
 }
 
 static void free_ns(struct job *job)
@@ -201,7 +203,7 @@ static int plan_pid1(struct plan_builder *plan, int *ret_control, struct error *
 	int root = -1;
 
 	plan_init(plan, INIT_PID1, no_stdio);
-	TRY(ns_make_shm(4096, 0, 0, &root, err));
+	TRY(ns_make_shm(4096, 0, 0, NULL, &root, err));
 	plan_get(plan)->root_fd = plan_give_fd(plan, root);
 	plan_get(plan)->exec_fd = plan_lend_fd(plan, kind.pid1_program);
 	plan_get(plan)->oom_score_adj = PID1_OOM_SCORE;
@@ -274,6 +276,7 @@ static int bring_up(struct task *t, struct linux_sandbox *s)
 {
 	cleanup_close int user = -1;
 
+	TRY(label_sandbox(t, s));
 	TRY(make_group(t, s));
 	TRY(make_namespaces(t, s, &user));
 	if (s->spec.pid == NS_POD)
@@ -309,6 +312,7 @@ void linux_sandbox_record(void *sandbox, struct buf *ret)
 
 	buf_printf(ret, "version=1\nboot=%s\npid1=%d\ngroup=%d\nparent=%s\n", kind.boot,
 		   s->pid1_pid, s->has_group, s->spec.cgroup_parent);
+	label_record(&s->labels, ret);
 }
 
 /* 1 when the pin is there (or not wanted), 0 when not. */
@@ -379,6 +383,7 @@ int linux_sandbox_recover(struct task *t, const struct sandbox_spec *spec, const
 	if (!s->has_parent && record_number(record, record_size, "group", !record_size))
 		set_group(s);
 	read_parent(s, record, record_size);
+	label_sandbox_recover(s, record, record_size);
 	if (record_size && record_is_current(record, record_size)) {
 		s->pid1_pid = (pid_t)record_number(record, record_size, "pid1", 0);
 		r = find_up(t, s);

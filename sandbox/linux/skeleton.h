@@ -9,6 +9,9 @@
 #include "io/base/error.h"
 #include "io/base/strings.h"
 
+/* A directory in it that is empty for ever. */
+#define SKELETON_EMPTY "proc"
+
 /* Makes ROOT/skeleton, or completes it. Blocks; at start. ret_path: malloc'ed. */
 int skeleton_make(const char *root_dir, char **ret_path, struct error *err);
 /* The layers with the skeleton as the lowest one; the list is malloc'ed, its strings are borrowed.

@@ -54,6 +54,14 @@ void resources_copy(struct arena *a, const struct resources *r, struct resources
 	copy_resources(a, ret);
 }
 
+static void copy_selinux(struct arena *a, struct selinux_spec *s)
+{
+	s->user = copy_string(a, s->user);
+	s->role = copy_string(a, s->role);
+	s->type = copy_string(a, s->type);
+	s->level = copy_string(a, s->level);
+}
+
 void sandbox_spec_copy(struct arena *a, const struct sandbox_spec *spec, struct sandbox_spec *ret)
 {
 	*ret = *spec;
@@ -63,6 +71,7 @@ void sandbox_spec_copy(struct arena *a, const struct sandbox_spec *spec, struct 
 	copy_map(a, &ret->uids);
 	copy_map(a, &ret->gids);
 	copy_pairs(a, &ret->sysctls);
+	copy_selinux(a, &ret->selinux);
 	copy_resources(a, &ret->resources);
 }
 
@@ -110,6 +119,7 @@ void container_spec_copy(struct arena *a, const struct container_spec *spec,
 	copy_strings(a, &ret->masked_paths);
 	copy_strings(a, &ret->readonly_paths);
 	copy_user(a, &ret->user);
+	copy_selinux(a, &ret->selinux);
 	copy_resources(a, &ret->resources);
 	ret->mounts = copy_array(a, spec->mounts, spec->mount_count, sizeof(*spec->mounts));
 	for (size_t i = 0; i < spec->mount_count; i++)

@@ -51,7 +51,8 @@ void mount_cgroup_view(struct helper *h, int sys)
 	int target = openat(sys, "fs/cgroup", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	uint32_t count = h->plan->cgroups.count;
 	bool is_one = count && !groups[0].name;
-	int view = is_one ? groups[0].fd : mount_new("tmpfs", "mode=755,size=64k", 0);
+	int view =
+		is_one ? groups[0].fd : mount_new("tmpfs", "mode=755,size=64k", file_label(h), 0);
 
 	if (target < 0 || view < 0 || mount_place(view, target) < 0)
 		fail(STEP_CGROUP_VIEW, "/sys/fs/cgroup");

@@ -48,9 +48,11 @@ int make_beneath(int root, const char *path, bool is_directory);
 
 /* init/mounts.c */
 
-/* A detached mount of a new file system instance. options: "key=value,flag,…" or NULL. −1 and
- * errno. */
-int mount_new(const char *type, const char *options, unsigned attributes);
+/* A detached mount of a new file system instance. options: "key=value,flag,…" or NULL; label: of
+ * all that is in it, or NULL. −1 and errno. */
+int mount_new(const char *type, const char *options, const char *label, unsigned attributes);
+/* What the plan says that label is. */
+const char *file_label(const struct helper *h);
 /* A further mount of what fd is, of all below it where asked, detached. −1 and errno. */
 int mount_clone(int fd, bool is_recursive);
 /* Puts a detached mount on what target (O_PATH) is. */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -63,7 +64,12 @@ static int set_option(int fs, char *option, unsigned *attributes)
 	return fsconfig(fs, FSCONFIG_SET_STRING, option, value + 1, 0);
 }
 
-int mount_new(const char *type, const char *options, unsigned attributes)
+const char *file_label(const struct helper *h)
+{
+	return plan_text(h->plan, h->plan->file_label);
+}
+
+int mount_new(const char *type, const char *options, const char *label, unsigned attributes)
 {
 	char copy[OPTIONS_MAX], *rest = copy, *option;
 	int fs, mount = -1, saved, r;
@@ -75,6 +81,8 @@ int mount_new(const char *type, const char *options, unsigned attributes)
 	memcpy(copy, options ? options : "", options ? strlen(options) + 1 : 1);
 	fs = fsopen(type, FSOPEN_CLOEXEC);
 	r = fs < 0 ? -1 : fsconfig(fs, FSCONFIG_SET_STRING, "source", type, 0);
+	if (r == 0 && label)
+		r = fsconfig(fs, FSCONFIG_SET_STRING, "context", label, 0);
 	while (r == 0 && (option = strsep(&rest, ",")))
 		r = set_option(fs, option, &attributes);
 	if (r == 0)
@@ -112,8 +120,8 @@ static void mount_proc(struct helper *h)
 {
 	/* a link here would let the image say what we take for procfs (CVE-2019-19921) */
 	int target = open_plain_directory(h->root, "proc");
-	int proc =
-		mount_new("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+	int proc = mount_new("proc", NULL, NULL,
+			     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 
 	if (target < 0 || proc < 0 || mount_place(proc, target) < 0)
 		fail(STEP_PROC, "/proc");
@@ -125,10 +133,10 @@ static void mount_pts(struct helper *h)
 {
 	int target = openat(h->dev, "pts", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	h->pts = mount_new("devpts", "ptmxmode=0666,mode=0620,gid=5",
+	h->pts = mount_new("devpts", "ptmxmode=0666,mode=0620,gid=5", file_label(h),
 			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 	if (h->pts < 0 && h->plan->flags & PLAN_USERNS)
-		h->pts = mount_new("devpts", "ptmxmode=0666,mode=0620",
+		h->pts = mount_new("devpts", "ptmxmode=0666,mode=0620", file_label(h),
 				   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 	if (target < 0 || h->pts < 0 || mount_place(h->pts, target) < 0)
 		fail(STEP_PTS, "/dev/pts");
@@ -145,12 +153,33 @@ static void mount_in_dev(struct helper *h, const char *name, int mount, enum ini
 	close(mount);
 }
 
+/* Its file system is the ipc namespace's and is there already, so its label can't be an option any
+ * more; the node's own keeps the label that it has. */
+static int mount_mqueue(const struct helper *h, unsigned attributes)
+{
+	const char *label = file_label(h);
+	bool is_node = h->plan->ipc_fd < 0 && !(h->plan->flags & PLAN_OWN_IPC);
+	int mount = mount_new("mqueue", NULL, NULL, attributes), top;
+	long r;
+
+	if (mount < 0 || !label || is_node)
+		return mount;
+	top = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = top < 0 ? -1
+		    : syscall(SYS_fsetxattr, top, "security.selinux", label, strlen(label) + 1, 0);
+	/* one that takes no labels has none that could be wrong */
+	if (r < 0 && errno != EOPNOTSUPP)
+		fail(STEP_MQUEUE, "/dev/mqueue");
+	close(top);
+	return mount;
+}
+
 static void mount_dev(struct helper *h)
 {
 	int target = open_plain_directory(h->root, "dev");
 	unsigned no = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
-	h->dev = mount_new("tmpfs", "mode=755,size=65536k",
+	h->dev = mount_new("tmpfs", "mode=755,size=65536k", file_label(h),
 			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_STRICTATIME);
 	if (target < 0 || h->dev < 0)
 		fail(STEP_DEV, "/dev");
@@ -160,10 +189,11 @@ static void mount_dev(struct helper *h)
 	close(target);
 	bind_devices(h);
 	mount_pts(h);
-	mount_in_dev(h, "mqueue", mount_new("mqueue", NULL, no), STEP_MQUEUE);
+	mount_in_dev(h, "mqueue", mount_mqueue(h, no), STEP_MQUEUE);
 	mount_in_dev(h, "shm",
-		     h->plan->shm_fd >= 0 ? h->plan->shm_fd
-					  : mount_new("tmpfs", "mode=1777,size=65536k", no),
+		     h->plan->shm_fd >= 0
+			     ? h->plan->shm_fd
+			     : mount_new("tmpfs", "mode=1777,size=65536k", file_label(h), no),
 		     STEP_SHM);
 }
 
@@ -175,7 +205,7 @@ static void mount_sys(struct helper *h)
 	if (!(h->plan->flags & PLAN_PRIVILEGED))
 		attributes |= MOUNT_ATTR_RDONLY;
 	if (sys < 0)
-		sys = mount_new("sysfs", NULL, attributes);
+		sys = mount_new("sysfs", NULL, NULL, attributes);
 	if (target < 0 || sys < 0 || mount_place(sys, target) < 0)
 		fail(STEP_SYS, "/sys");
 	mount_cgroup_view(h, sys);
@@ -237,7 +267,7 @@ static void mount_volume(struct helper *h, const struct plan_mount *m)
 		fail(STEP_MOUNT_PROC, path);
 	}
 	if (mount < 0)
-		mount = mount_new("tmpfs", plan_text(h->plan, m->options),
+		mount = mount_new("tmpfs", plan_text(h->plan, m->options), file_label(h),
 				  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
 					  (m->is_readonly ? MOUNT_ATTR_RDONLY : 0));
 	else if (m->sub_path)
@@ -281,8 +311,8 @@ static void mask_path(const struct helper *h, const char *path, int *empty)
 	else if (*empty >= 0)
 		mount = mount_clone(*empty, false);
 	else
-		mount = *empty =
-			mount_new("tmpfs", "nr_blocks=1,nr_inodes=1,mode=755", MASK_ATTRIBUTES);
+		mount = *empty = mount_new("tmpfs", "nr_blocks=1,nr_inodes=1,mode=755",
+					   file_label(h), MASK_ATTRIBUTES);
 	if (mount < 0 || mount_place(mount, target) < 0)
 		fail(STEP_MASK, path);
 	close(target);

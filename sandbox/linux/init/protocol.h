@@ -158,6 +158,7 @@ struct plan {
 	uint32_t filter_flags; /* of seccomp(2) */
 	plan_string cwd, hostname;
 	plan_string apparmor;	     /* profile of the program, 0: none */
+	plan_string file_label;	     /* SELinux: of the file systems that it makes, 0: none */
 	struct plan_list cgroup_fds; /* int32_t: files to write "0" to */
 	struct plan_list argv, envp; /* uint64_t offsets of strings and a 0 behind the last */
 	struct plan_list groups;     /* uint32_t */
