@@ -128,6 +128,7 @@ static void volumes_of(struct arena *arena, const struct container *c, const Nam
 			.source =
 				arena_printf(arena, "%s/" CONTAINER_VOLUMES "/%zu", c->root_dir, i),
 			.target = arena_strdup(arena, path),
+			.is_relabelled = true,
 		};
 		if (!has_users)
 			continue;
@@ -155,6 +156,7 @@ static struct mount_spec mount_of(struct arena *arena, const struct container *c
 		.is_noexec = has_option(m, "noexec"),
 		.is_nosuid = has_option(m, "nosuid"),
 		.is_nodev = has_option(m, "nodev"),
+		.is_relabelled = m->selinux_relabel,
 		.propagation = (enum mount_propagation)m->propagation,
 		.uids = translate_id_maps(arena, m->uidmappings, m->n_uidmappings),
 		.gids = translate_id_maps(arena, m->gidmappings, m->n_gidmappings),
@@ -186,6 +188,7 @@ static void mounts_of(struct arena *arena, const struct container *c, const Name
 				.source = arena_printf(arena, "%s/%s", c->sandbox->dir, files[i]),
 				.target = target,
 				.is_readonly = ret->is_readonly_root,
+				.is_relabelled = true,
 			};
 	}
 	volumes_of(arena, c, ns, config, image, ret);

@@ -101,7 +101,8 @@ struct mount_spec {
 	enum mount_propagation propagation;
 	bool is_readonly, is_recursive_readonly;
 	bool is_noexec, is_nosuid, is_nodev; /* with all that is mounted below */
-	struct id_map_list uids, gids;	     /* id-mapped mount */
+	bool is_relabelled; /* bind, volume: all of it gets the label of the container's files */
+	struct id_map_list uids, gids; /* id-mapped mount */
 };
 
 struct device_spec {

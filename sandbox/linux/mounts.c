@@ -19,6 +19,7 @@
 #include "io/fs.h"
 #include "sandbox/linux/devices.h"
 #include "sandbox/linux/overlay.h"
+#include "sandbox/linux/relabel.h"
 
 /* A node may have 100,000 mounts (fs.mount-max), of some 200 bytes each. */
 #define MOUNTINFO_MAX (64u << 20)
@@ -233,6 +234,15 @@ static int open_image(const struct mount_spec *m, int user_fd, const char *label
 	return 0;
 }
 
+static int relabel_source(int source, const char *path, const char *label, struct error *err)
+{
+	cleanup_close int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (root < 0)
+		return error_errno(err, errno, "open /");
+	return relabel(root, source, path, label, err);
+}
+
 int mount_source_open(const struct mount_spec *m, int user_fd, const char *label,
 		      struct mount_source *ret, struct error *err)
 {
@@ -249,6 +259,8 @@ int mount_source_open(const struct mount_spec *m, int user_fd, const char *label
 	TRY(open_source(m->source, &source, err));
 	if (fstat(source, &st) < 0)
 		return error_errno(err, errno, "look at the mount source %s", m->source);
+	if (m->is_relabelled && label)
+		TRY(relabel_source(source, m->source, label, err));
 	TRY(check_propagation(source, m, err));
 	TRY(clone_source(source, m->source, true, &mount, err));
 	TRY(set_attributes(mount, m, user_fd, err));

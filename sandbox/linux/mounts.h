@@ -18,9 +18,9 @@ struct mount_source {
 /*
  * The mount of m, with its propagation, read-only state and id mapping. user_fd: a user namespace
  * with the mount's mapping, or -1 when it has none. label: SELinux's of the container's files, or
- * NULL; an image's layers get it, if there are two. Device nodes work in what comes from the host,
- * as far as the container's devices allow, and not in an image. A missing source is made as a
- * directory, as other runtimes do.
+ * NULL; an image's layers get it, if there are two, and what is to be relabelled. Device nodes work
+ * in what comes from the host, as far as the container's devices allow, and not in an image. A
+ * missing source is made as a directory, as other runtimes do.
  */
 int mount_source_open(const struct mount_spec *m, int user_fd, const char *label,
 		      struct mount_source *ret, struct error *err);

@@ -140,7 +140,7 @@ static const struct row rows[] = {
 	{"Mount", "container_path", EFFECT, CONTAINER_FILE},
 	{"Mount", "host_path", EFFECT, CONTAINER_FILE},
 	{"Mount", "readonly", EFFECT, CONTAINER_FILE},
-	{"Mount", "selinux_relabel", NOTHING, "labels are refused, so there is none to give"},
+	{"Mount", "selinux_relabel", EFFECT, CONTAINER_FILE},
 	{"Mount", "propagation", EFFECT, CONTAINER_FILE},
 	{"Mount", "uidMappings", EFFECT, CONTAINER_FILE},
 	{"Mount", "gidMappings", EFFECT, CONTAINER_FILE},
