@@ -23,6 +23,9 @@
 #include "io/base/list.h"
 #include "io/fs.h"
 
+/* With its NUL. */
+#define LABEL_SIZE 256
+
 /* Where another label would keep the host's own programs out, and not only for a while. */
 static const char *const hosts_own[] = {
 	".",	      "bin",	 "boot",      "dev",   "etc",	  "etc/passwd", "etc/pki",
@@ -66,11 +69,9 @@ static int check_source(int root, int source, const char *path, struct error *er
 	return 0;
 }
 
-static bool has_label(const char *path, const char *label)
+/* A label as it was read, n bytes or an error. */
+static bool is_label(char now[LABEL_SIZE], ssize_t n, const char *label)
 {
-	char now[256];
-	ssize_t n = lgetxattr(path, XATTR_NAME_SELINUX, now, sizeof(now) - 1);
-
 	if (n < 0)
 		return false;
 	now[n] = 0;
@@ -81,21 +82,23 @@ static bool has_label(const char *path, const char *label)
 static int label_entry(const struct walk *w, int fd, const char *dir, const char *name)
 {
 	cleanup_free char *path = xasprintf("/proc/self/fd/%d/%s", fd, name);
+	char now[LABEL_SIZE];
 
-	if (has_label(path, w->label) ||
+	if (is_label(now, lgetxattr(path, XATTR_NAME_SELINUX, now, sizeof(now) - 1), w->label) ||
 	    lsetxattr(path, XATTR_NAME_SELINUX, w->label, strlen(w->label) + 1, 0) == 0 ||
 	    errno == ENOENT || errno == EOPNOTSUPP)
 		return 0;
 	return failed(w, dir, name);
 }
 
+/* The link of procfs leads to the source, and no further. */
 static int label_source(const struct walk *w)
 {
-	char path[32];
+	char path[32], now[LABEL_SIZE];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", w->top);
-	/* the link of procfs leads to the source, and no further */
-	if (setxattr(path, XATTR_NAME_SELINUX, w->label, strlen(w->label) + 1, 0) == 0 ||
+	if (is_label(now, getxattr(path, XATTR_NAME_SELINUX, now, sizeof(now) - 1), w->label) ||
+	    setxattr(path, XATTR_NAME_SELINUX, w->label, strlen(w->label) + 1, 0) == 0 ||
 	    errno == EOPNOTSUPP)
 		return 0;
 	return failed(w, "", ".");
