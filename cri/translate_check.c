@@ -10,13 +10,6 @@ static int refuse_field(struct error *err, const char *field)
 			 field);
 }
 
-static int check_selinux(const Runtime__V1__SELinuxOption *o, struct error *err)
-{
-	if (o && (is_set(o->user) || is_set(o->role) || is_set(o->type) || is_set(o->level)))
-		return refuse_field(err, "config.linux.security_context.selinux_options");
-	return 0;
-}
-
 /* 2^31-1, where ids end in Kubernetes' API. */
 #define ID_MAX 2147483647
 
@@ -130,7 +123,7 @@ int translate_check_sandbox(const SandboxConfig *config, struct error *err)
 	TRY(translate_check_seccomp(s->seccomp, s->seccomp_profile_path, err));
 #pragma GCC diagnostic pop
 	TRY(translate_check_apparmor(s->apparmor, NULL, err));
-	return check_selinux(s->selinux_options, err);
+	return translate_check_selinux(s->selinux_options, err);
 }
 
 static int check_image_mount(const Runtime__V1__Mount *m, struct error *err)
@@ -201,7 +194,7 @@ static int check_security(const ContainerSecurity *s, struct error *err)
 	if (!s)
 		return 0;
 	TRY(translate_check_namespaces(s->namespace_options, false, err));
-	TRY(check_selinux(s->selinux_options, err));
+	TRY(translate_check_selinux(s->selinux_options, err));
 	TRY(check_ids(s->run_as_user, s->run_as_group, s->supplemental_groups,
 		      s->n_supplemental_groups, err));
 	if (s->run_as_group && !s->run_as_user && !is_set(s->run_as_username))

@@ -98,6 +98,12 @@ const char *translate_container_profile(const void *config);
 void translate_profiles(struct arena *arena, const struct container *c,
 			const ContainerConfig *config, struct container_spec *ret);
 
+/* translate_selinux.c; o may be NULL. */
+
+int translate_check_selinux(const Runtime__V1__SELinuxOption *o, struct error *err);
+/* What is empty is not given. Its strings are o's. */
+struct selinux_spec translate_selinux(const Runtime__V1__SELinuxOption *o);
+
 /* translate_security.c */
 
 /* Who the processes are and what they may. pod: the options of the container's pod, which hold for

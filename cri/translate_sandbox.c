@@ -87,6 +87,8 @@ int translate_sandbox(struct arena *arena, const struct sandbox *sb, struct sand
 		ret->gids = translate_id_maps(arena, user->gids, user->n_gids);
 	}
 	sysctls_of(arena, config->linux, ret);
+	if (config->linux && config->linux->security_context)
+		ret->selinux = translate_selinux(config->linux->security_context->selinux_options);
 	if (config->linux)
 		translate_sandbox_limits.spec(arena, sb, &sb->limits.bytes, &ret->resources);
 	return 0;

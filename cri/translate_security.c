@@ -120,6 +120,7 @@ int translate_security(struct arena *arena, const ContainerConfig *config,
 	ret->is_privileged = s && s->privileged;
 	ret->no_new_privs = s && s->no_new_privs;
 	ret->is_readonly_root = s && s->readonly_rootfs;
+	ret->selinux = translate_selinux(s ? s->selinux_options : NULL);
 	paths_of(arena, s, ret);
 	TRY(user_of(arena, s, image, &ret->user, err));
 	return capabilities_of(arena, s, ret, err);

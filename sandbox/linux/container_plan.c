@@ -95,6 +95,7 @@ void plan_add_process(struct plan_builder *b, const struct linux_container *c,
 	plan_string cwd = plan_add_string(b, spec->cwd && *spec->cwd ? spec->cwd : "/");
 	plan_string apparmor = plan_add_string(
 		b, apparmor_name(spec->apparmor, spec->apparmor_profile, kind.has_apparmor));
+	plan_string label = plan_add_string(b, c->labels.process);
 	struct plan *plan;
 
 	if (c->filter)
@@ -109,6 +110,7 @@ void plan_add_process(struct plan_builder *b, const struct linux_container *c,
 	plan->filter_flags = c->filter ? c->filter->flags : 0;
 	plan->cwd = cwd;
 	plan->apparmor = apparmor;
+	plan->process_label = label;
 	plan->uid = c->user.uid;
 	plan->gid = c->user.gid;
 	plan->capabilities = spec->capabilities & caps_all();

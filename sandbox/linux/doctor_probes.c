@@ -276,7 +276,8 @@ enum finding_state probe_selinux(struct probe *p)
 		SAY(p, "%s; the policy has no label for containers", mode);
 		return FINDING_FALLBACK;
 	}
-	SAY(p, "%s; the policy's label for containers is %.100s", mode, s.process);
+	SAY(p, "%s; containers run as %.80s, which was never tried on such a kernel", mode,
+	    s.process);
 	return FINDING_OK;
 }
 

@@ -33,6 +33,7 @@ func TestSecurity(t *testing.T) {
 		{"PidNamespaces", securityPidNamespaces},
 		{"Privileged", securityPrivileged},
 		{"AppArmor", securityAppArmor},
+		{"SELinux", securitySELinux},
 		{"SharedPidNamespace", securitySharedPid},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s) })
@@ -360,6 +361,37 @@ func securityAppArmor(t *testing.T, s *scene) {
 		p.Tune = func(c *cri.ContainerConfig) { c.Linux.SecurityContext.ApparmorProfile = name }
 		refused(t, s.createError(t, p, node.Demo), codes.InvalidArgument, "config.linux.security_context.apparmor")
 	}
+	s.end(t, p)
+}
+
+// securitySELinux: where the kernel has none, each part of a label that is asked for is refused by its
+// name; one that says nothing and relabelling, which the kubelet asks for on any node, are not.
+func securitySELinux(t *testing.T, s *scene) {
+	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil {
+		t.Skip("the kernel has SELinux")
+	}
+	const field = "config.linux.security_context.selinux_options."
+	for name, options := range map[string]*cri.SELinuxOption{
+		"user": {User: "u"}, "role": {Role: "r"}, "type": {Type: "spc_t"}, "level": {Level: "s0:c1,c2"},
+	} {
+		p := s.pod("selinux-pod-" + name)
+		p.Config.Linux.SecurityContext.SelinuxOptions = options
+		refused(t, p.Run(), codes.InvalidArgument, field+name+": this node's kernel has no SELinux")
+	}
+	p := s.pod("selinux")
+	p.Config.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{}
+	p.Tune = func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{}
+		c.Mounts = append(c.Mounts, &cri.Mount{HostPath: t.TempDir(), ContainerPath: "/data", SelinuxRelabel: true})
+	}
+	expectEnd(t, s.run(t, p, "/bin/true"), 0, "Completed")
+	s.end(t, p)
+	p = s.pod("selinux-refused")
+	must(t, p.Run())
+	p.Tune = func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{Type: "container_t"}
+	}
+	refused(t, s.createError(t, p, node.Demo), codes.InvalidArgument, field+"type: this node's kernel has no SELinux")
 	s.end(t, p)
 }
 

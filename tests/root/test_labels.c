@@ -300,6 +300,64 @@ static void streams_are_given_their_label(void **state)
 	end(&p);
 }
 
+static int run_labelled(struct task *t, void *arg)
+{
+	struct linux_pod *p = arg;
+	int r;
+
+	TRY(pod_create(t, p));
+	r = pod_start(t, p);
+	return r < 0 ? r : pod_wait(t, p);
+}
+
+/* The program does not run without the label that it was to have. */
+static void processes_are_given_their_label(void **state)
+{
+	struct linux_pod p;
+
+	pretend(NULL);
+	pod_init(&p, "echo ran");
+	p.container.selinux.type = "mine_t";
+	assert_true(on_task(run_labelled, &p) < 0);
+	if (!strstr(node.last.text, "ask for the SELinux label") ||
+	    !strstr(node.last.text, "system_u:system_r:mine_t:s0:c"))
+		fail_msg("%s", node.last.text);
+	assert_null(p.output.data);
+	end(&p);
+	pod_init(&p, "echo ran");
+	p.container.is_privileged = true;
+	if (on_task(run_labelled, &p) < 0)
+		fail_msg("%s", node.last.text);
+	assert_string_equal(p.output.data, "ran\n");
+	end(&p);
+}
+
+static int exec_labelled(struct task *t, void *arg)
+{
+	struct linux_pod *p = arg;
+	struct buf output = {0};
+	int r;
+
+	TRY(pod_create(t, p));
+	TRY(pod_start(t, p));
+	((struct linux_container *)p->container_handle)->labels.process = xstrdup(PROCESS ":c5");
+	r = pod_exec(t, p, "e", "echo ran", &output);
+	assert_null(output.data);
+	buf_done(&output);
+	return r;
+}
+
+static void added_processes_are_given_it_too(void **state)
+{
+	struct linux_pod p;
+
+	pod_init(&p, "sleep 1000");
+	assert_true(on_task(exec_labelled, &p) < 0);
+	if (!strstr(node.last.text, PROCESS ":c5"))
+		fail_msg("%s", node.last.text);
+	end(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +370,8 @@ int main(void)
 		cmocka_unit_test_teardown(memory_of_a_pod_is_given_its_label, end_pretence),
 		cmocka_unit_test_teardown(root_file_system_is_given_its_label, end_pretence),
 		cmocka_unit_test_teardown(streams_are_given_their_label, end_pretence),
+		cmocka_unit_test_teardown(processes_are_given_their_label, end_pretence),
+		cmocka_unit_test(added_processes_are_given_it_too),
 	};
 
 	if (has_selinux()) {

@@ -34,6 +34,7 @@ struct row {
 #define SECURITY_FILE "cri/translate_security.c"
 #define CHECK_FILE "cri/translate_check.c"
 #define NAMESPACES_FILE "cri/translate_namespaces.c"
+#define SELINUX_FILE "cri/translate_selinux.c"
 #define PROFILES_FILE "cri/translate_profiles.c"
 #define RESOURCES_FILE "cri/resources.c"
 #define POD_RESOURCES_FILE "cri/pod_resources.c"
@@ -80,7 +81,7 @@ static const struct row rows[] = {
 	{"LinuxPodSandboxConfig", "overhead", EFFECT, POD_RESOURCES_FILE},
 	{"LinuxPodSandboxConfig", "resources", EFFECT, POD_RESOURCES_FILE},
 	{"LinuxSandboxSecurityContext", "namespace_options", EFFECT, "cri/translate_priv.h"},
-	{"LinuxSandboxSecurityContext", "selinux_options", REFUSED, NULL},
+	{"LinuxSandboxSecurityContext", "selinux_options", EFFECT, SANDBOX_FILE},
 	{"LinuxSandboxSecurityContext", "run_as_user", NOTHING, NO_POD_PROCESS},
 	{"LinuxSandboxSecurityContext", "run_as_group", NOTHING, NO_POD_PROCESS},
 	{"LinuxSandboxSecurityContext", "readonly_rootfs", NOTHING, NO_POD_PROCESS},
@@ -102,10 +103,10 @@ static const struct row rows[] = {
 	{"IDMapping", "host_id", EFFECT, "cri/translate.c"},
 	{"IDMapping", "container_id", EFFECT, "cri/translate.c"},
 	{"IDMapping", "length", EFFECT, "cri/translate.c"},
-	{"SELinuxOption", "user", REFUSED, NULL},
-	{"SELinuxOption", "role", REFUSED, NULL},
-	{"SELinuxOption", "type", REFUSED, NULL},
-	{"SELinuxOption", "level", REFUSED, NULL},
+	{"SELinuxOption", "user", EFFECT, SELINUX_FILE},
+	{"SELinuxOption", "role", EFFECT, SELINUX_FILE},
+	{"SELinuxOption", "type", EFFECT, SELINUX_FILE},
+	{"SELinuxOption", "level", EFFECT, SELINUX_FILE},
 	{"SecurityProfile", "profile_type", EFFECT, PROFILES_FILE},
 	{"SecurityProfile", "localhost_ref", EFFECT, PROFILES_FILE},
 	{"Int64Value", "value", EFFECT, SECURITY_FILE},
@@ -158,7 +159,7 @@ static const struct row rows[] = {
 	{"LinuxContainerSecurityContext", "capabilities", EFFECT, SECURITY_FILE},
 	{"LinuxContainerSecurityContext", "privileged", EFFECT, SECURITY_FILE},
 	{"LinuxContainerSecurityContext", "namespace_options", EFFECT, SECURITY_FILE},
-	{"LinuxContainerSecurityContext", "selinux_options", REFUSED, NULL},
+	{"LinuxContainerSecurityContext", "selinux_options", EFFECT, SECURITY_FILE},
 	{"LinuxContainerSecurityContext", "run_as_user", EFFECT, SECURITY_FILE},
 	{"LinuxContainerSecurityContext", "run_as_group", EFFECT, SECURITY_FILE},
 	{"LinuxContainerSecurityContext", "run_as_username", EFFECT, SECURITY_FILE},
@@ -211,10 +212,11 @@ struct refusal {
 static const struct refusal refusals[] = {
 	{POD, "port_mappings.host_port=80", ERR_UNIMPLEMENTED, "config.port_mappings"},
 	{POD, "windows=*", ERR_INVALID, "config.windows"},
-	{POD, SECURITY "selinux_options.user=u", ERR_UNIMPLEMENTED, SECURITY "selinux_options"},
-	{POD, SECURITY "selinux_options.role=r", ERR_UNIMPLEMENTED, SECURITY "selinux_options"},
-	{POD, SECURITY "selinux_options.type=t", ERR_UNIMPLEMENTED, SECURITY "selinux_options"},
-	{POD, SECURITY "selinux_options.level=l", ERR_UNIMPLEMENTED, SECURITY "selinux_options"},
+	{POD, SECURITY "selinux_options.user=u:r", ERR_INVALID, SECURITY "selinux_options.user"},
+	{POD, SECURITY "selinux_options.role=r/", ERR_INVALID, SECURITY "selinux_options.role"},
+	{POD, SECURITY "selinux_options.type=t:s0", ERR_INVALID, SECURITY "selinux_options.type"},
+	{POD, SECURITY "selinux_options.level=s0;c1", ERR_INVALID,
+	 SECURITY "selinux_options.level"},
 	{POD, SECURITY "namespace_options.network=1", ERR_INVALID,
 	 SECURITY "namespace_options.network"},
 	{POD, SECURITY "namespace_options.ipc=1", ERR_INVALID, SECURITY "namespace_options.ipc"},
@@ -254,8 +256,8 @@ static const struct refusal refusals[] = {
 	{CONTAINER, SECURITY "supplemental_groups=-1", ERR_INVALID, SECURITY "supplemental_groups"},
 	{CONTAINER, USERNS "uids.length=5", ERR_INVALID, USERNS "gids"},
 	{CONTAINER, "windows=*", ERR_INVALID, "config.windows"},
-	{CONTAINER, SECURITY "selinux_options.type=t", ERR_UNIMPLEMENTED,
-	 SECURITY "selinux_options"},
+	{CONTAINER, SECURITY "selinux_options.type=t:s0", ERR_INVALID,
+	 SECURITY "selinux_options.type"},
 	{CONTAINER, SECURITY "seccomp.profile_type=2 " SECURITY "seccomp.localhost_ref=p.json",
 	 ERR_INVALID, SECURITY "seccomp.localhost_ref"},
 	{CONTAINER, SECURITY "seccomp.profile_type=2", ERR_INVALID,

@@ -274,6 +274,43 @@ static void what_cant_be_done_is_refused_by_name(void **state)
 	assert_non_null(strstr(g->err.text, "seccomp.localhost_ref"));
 }
 
+static void labels_are_passed_on(void **state)
+{
+	struct ground *g = *state;
+	Runtime__V1__SELinuxOption o = RUNTIME__V1__SELINUX_OPTION__INIT;
+	Runtime__V1__LinuxPodSandboxConfig pod = RUNTIME__V1__LINUX_POD_SANDBOX_CONFIG__INIT;
+	Runtime__V1__LinuxSandboxSecurityContext security =
+		RUNTIME__V1__LINUX_SANDBOX_SECURITY_CONTEXT__INIT;
+	Runtime__V1__Mount m = RUNTIME__V1__MOUNT__INIT, *mounts[] = {&m};
+
+	g->config.linux = &g->linux_config;
+	g->config.mounts = mounts;
+	g->config.n_mounts = 1;
+	m.container_path = m.host_path = (char *)"/data";
+	assert_int_equal(translate(g), 0);
+	assert_null(g->spec.selinux.type);
+	/* what is the pod's own, and not what its volumes are */
+	assert_true(g->spec.mounts[0].is_relabelled);
+	assert_false(g->spec.mounts[3].is_relabelled);
+	g->security.selinux_options = &o;
+	o.type = (char *)"mine_t";
+	o.level = (char *)"s0:c1,c2";
+	m.selinux_relabel = true;
+	assert_int_equal(translate(g), 0);
+	assert_null(g->spec.selinux.user);
+	assert_null(g->spec.selinux.role);
+	assert_string_equal(g->spec.selinux.type, "mine_t");
+	assert_string_equal(g->spec.selinux.level, "s0:c1,c2");
+	assert_true(g->spec.mounts[3].is_relabelled);
+	g->pod_config.linux = &pod;
+	pod.security_context = &security;
+	security.selinux_options = &o;
+	keep(g);
+	assert_int_equal(cri_front_end.sandbox_spec(g->arena, &g->sb, &g->pod, &g->err), 0);
+	assert_string_equal(g->pod.selinux.type, "mine_t");
+	assert_string_equal(g->pod.selinux.level, "s0:c1,c2");
+}
+
 static void a_pod_without_anything_shares_its_pid_namespace(void **state)
 {
 	struct ground *g = *state;
@@ -495,6 +532,7 @@ int main(void)
 		TEST(privileged_means_everything),
 		TEST(mounts_are_checked_and_hide_the_pods_files),
 		TEST(what_cant_be_done_is_refused_by_name),
+		TEST(labels_are_passed_on),
 		TEST(a_pod_without_anything_shares_its_pid_namespace),
 		TEST(a_parent_called_after_the_pod_is_its_own),
 		TEST(limits_that_no_kernel_takes_are_refused_by_name),

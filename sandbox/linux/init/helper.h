@@ -21,7 +21,9 @@ struct helper {
 	int cwd;    /* its working directory, O_PATH */
 	int master; /* terminal, or −1 */
 	int slave;
-	int apparmor; /* what takes the profile of the program, or −1 */
+	int apparmor;  /* what takes the profile of the program, or −1 */
+	int label;     /* what takes the SELinux label of the program, or −1, */
+	int key_label; /* and of its keys */
 };
 
 /* Reports step, path (may be NULL) and errno, ends the process. */
@@ -83,8 +85,9 @@ void set_stdio(struct helper *h);
 
 void set_oom_score(int value);
 void set_rlimits(struct helper *h);
-/* Opens what takes the profile, while procfs is still the spawner's own. */
+/* Opens what takes the profile and the labels, while procfs is still the spawner's own. */
 void open_apparmor(struct helper *h);
+void open_labels(struct helper *h);
 /* All but the plan's capabilities, for good. */
 void give_up_privileges(struct helper *h);
 /* Ids, capabilities, no_new_privs and filter, then the program. */

@@ -69,6 +69,38 @@ static void set_apparmor(const struct helper *h)
 		fail(STEP_APPARMOR, profile);
 }
 
+static int open_attribute(const struct helper *h, const char *path, enum init_step step)
+{
+	int fd = procfs_open(path, O_WRONLY);
+
+	if (fd < 0) {
+		errno = -fd;
+		fail(step, plan_text(h->plan, h->plan->process_label));
+	}
+	return fd;
+}
+
+void open_labels(struct helper *h)
+{
+	if (!h->plan->process_label)
+		return;
+	h->label = open_attribute(h, "thread-self/attr/exec", STEP_LABEL);
+	h->key_label = open_attribute(h, "thread-self/attr/keycreate", STEP_KEY_LABEL);
+}
+
+/* From the next execve on; of keys until then, so the session's has it too. */
+static void set_labels(const struct helper *h)
+{
+	const char *label = plan_text(h->plan, h->plan->process_label);
+
+	if (!label)
+		return;
+	if (write(h->label, label, strlen(label)) < 0)
+		fail(STEP_LABEL, label);
+	if (write(h->key_label, label, strlen(label)) < 0)
+		fail(STEP_KEY_LABEL, label);
+}
+
 static void set_rlimit(const struct plan_rlimit *wanted)
 {
 	struct rlimit now, limit = {.rlim_cur = wanted->soft, .rlim_max = wanted->hard};
@@ -216,6 +248,7 @@ void become(struct helper *h)
 	char **argv = relocate(plan, plan->argv), **envp = relocate(plan, plan->envp);
 	bool is_filter_last = plan->flags & PLAN_NO_NEW_PRIVS;
 
+	set_labels(h);
 	/* or it would share the server's keys */
 	syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
 	reset_signals();

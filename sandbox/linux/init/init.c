@@ -231,7 +231,9 @@ int main(void)
 			   .cwd = -1,
 			   .master = -1,
 			   .slave = -1,
-			   .apparmor = -1};
+			   .apparmor = -1,
+			   .label = -1,
+			   .key_label = -1};
 
 	/* the spawner's child may have left it open over exec */
 	syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
@@ -239,6 +241,7 @@ int main(void)
 	h.plan = map_plan();
 	set_oom_score(h.plan->oom_score_adj);
 	open_apparmor(&h);
+	open_labels(&h);
 	/* from here on no process of the container may trace this one or read its descriptors */
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	switch ((enum init_stage)h.plan->stage) {

@@ -77,6 +77,8 @@ enum init_message { INIT_READY = 1, INIT_GO, INIT_FAILED };
 	X(STEP_CAPABILITIES, "set the capabilities")                                               \
 	X(STEP_SECCOMP, "load the seccomp filter")                                                 \
 	X(STEP_APPARMOR, "ask for the apparmor profile")                                           \
+	X(STEP_LABEL, "ask for the SELinux label")                                                 \
+	X(STEP_KEY_LABEL, "ask for the SELinux label of keys")                                     \
 	X(STEP_EXEC, "exec")
 
 enum init_step {
@@ -158,6 +160,7 @@ struct plan {
 	uint32_t filter_flags; /* of seccomp(2) */
 	plan_string cwd, hostname;
 	plan_string apparmor;	     /* profile of the program, 0: none */
+	plan_string process_label;   /* SELinux: of the program, 0: the policy's choice */
 	plan_string file_label;	     /* SELinux: of the file systems that it makes, 0: none */
 	struct plan_list cgroup_fds; /* int32_t: files to write "0" to */
 	struct plan_list argv, envp; /* uint64_t offsets of strings and a 0 behind the last */
