@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <fcntl.h>
 #include <linux/xattr.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -266,6 +267,49 @@ static void root_file_system_is_given_its_label(void **state)
 	end(&p);
 }
 
+/* Starts the helper with a label that the root file system, which is before it, did not get. */
+static int start_helper(struct task *t, void *arg)
+{
+	struct birth birth = {.user_fd = -1, .pid_fd = -1, .flags = CLONE_NEWNS | CLONE_NEWUTS};
+	const struct pod_fds none = POD_FDS_NONE;
+	struct cgroup_join join = CGROUP_JOIN_NONE;
+	struct linux_pod *p = arg;
+	struct linux_container *c;
+	enum control_event event;
+	struct process_exit exit;
+	plan_string label;
+	int control, pidfd, r;
+	pid_t pid;
+
+	TRY(pod_create(t, p));
+	c = p->container_handle;
+	TRY(cgroup_join_open(kind.cgroups, c->cgroup, &join, &t->err));
+	TRY(container_plan_build(c, &none, &join, (int[3]){-1, -1, -1}, &birth.plan, &t->err));
+	label = plan_add_string(&birth.plan, FILE_LABEL);
+	plan_get(&birth.plan)->file_label = label;
+	TRY(plan_seal(&birth.plan, &control, &t->err));
+	birth.clone_fd = join.clone_fd;
+	TRY(spawner_start(t, kind.spawner, &birth, &pidfd, &pid));
+	plan_done(&birth.plan);
+	cgroup_join_done(&join);
+	r = control_wait(t, control, "helper", &event, NULL);
+	close(control);
+	process_wait(t, pidfd, &exit);
+	close(pidfd);
+	return r;
+}
+
+static void file_systems_of_the_helper_are_given_their_label(void **state)
+{
+	struct linux_pod p;
+
+	pod_init(&p, "true");
+	assert_true(on_task(start_helper, &p) < 0);
+	if (!strstr(node.last.text, "make the device directory"))
+		fail_msg("%s", node.last.text);
+	end(&p);
+}
+
 static void assert_label(int fd, const char *wanted)
 {
 	char label[256] = "";
@@ -319,8 +363,7 @@ static void processes_are_given_their_label(void **state)
 	pod_init(&p, "echo ran");
 	p.container.selinux.type = "mine_t";
 	assert_true(on_task(run_labelled, &p) < 0);
-	if (!strstr(node.last.text, "ask for the SELinux label") ||
-	    !strstr(node.last.text, "system_u:system_r:mine_t:s0:c"))
+	if (!strstr(node.last.text, "ask for the SELinux label system_u:system_r:mine_t:s0:c"))
 		fail_msg("%s", node.last.text);
 	assert_null(p.output.data);
 	end(&p);
@@ -353,7 +396,7 @@ static void added_processes_are_given_it_too(void **state)
 
 	pod_init(&p, "sleep 1000");
 	assert_true(on_task(exec_labelled, &p) < 0);
-	if (!strstr(node.last.text, PROCESS ":c5"))
+	if (!strstr(node.last.text, "ask for the SELinux label " PROCESS ":c5"))
 		fail_msg("%s", node.last.text);
 	end(&p);
 }
@@ -369,6 +412,7 @@ int main(void)
 		cmocka_unit_test(without_selinux_what_is_asked_for_is_refused),
 		cmocka_unit_test_teardown(memory_of_a_pod_is_given_its_label, end_pretence),
 		cmocka_unit_test_teardown(root_file_system_is_given_its_label, end_pretence),
+		cmocka_unit_test(file_systems_of_the_helper_are_given_their_label),
 		cmocka_unit_test_teardown(streams_are_given_their_label, end_pretence),
 		cmocka_unit_test_teardown(processes_are_given_their_label, end_pretence),
 		cmocka_unit_test(added_processes_are_given_it_too),
