@@ -92,7 +92,10 @@ static Runtime__V1__ContainerUser *user_of(struct arena *arena, const struct con
 	struct container_info info = {0};
 	Runtime__V1__ContainerUser *user;
 
-	if (!c->handle || c->sandbox->kind->container_info(c->handle, &info) < 0)
+	if (c->record.length)
+		c->sandbox->kind->container_recorded_user(arena, c->record.data, c->record.length,
+							  &info.user);
+	else if (!c->handle || c->sandbox->kind->container_info(c->handle, &info) < 0)
 		return NULL;
 	user = REPLY(arena, Runtime__V1__ContainerUser, RUNTIME__V1__CONTAINER_USER__INIT);
 	user->linux = REPLY(arena, Runtime__V1__LinuxContainerUser,
@@ -173,7 +176,8 @@ Runtime__V1__ContainerStatus *reply_container_status(struct arena *arena, const 
 	s->log_path = text(c->log_path);
 	s->resources = resources_of(arena, translate_resources_of(arena, c));
 	s->user = user_of(arena, c);
-	s->stop_signal = translate_signal_back(c->stop_signal);
+	s->stop_signal = translate_signal_back(
+		translate_stop_signal(config, image_by_id(c->node->images, c->image_id)));
 	return s;
 }
 

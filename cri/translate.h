@@ -74,3 +74,5 @@ int translate_signal(Runtime__V1__Signal signal);
 Runtime__V1__Signal translate_signal_back(int number);
 /* "SIGTERM", "TERM", "15", "SIGRTMIN+3" (an image's StopSignal); 0 when it is none. */
 int translate_signal_name(const char *name);
+/* What ends the container; image may be NULL. */
+int translate_stop_signal(const Runtime__V1__ContainerConfig *config, const struct image *image);

@@ -196,7 +196,7 @@ static void mounts_of(struct arena *arena, const struct container *c, const Name
 		ret->mounts[ret->mount_count++] = mount_of(arena, c, config->mounts[i]);
 }
 
-static int stop_signal_of(const ContainerConfig *config, const struct image *image)
+int translate_stop_signal(const ContainerConfig *config, const struct image *image)
 {
 	int signal = translate_signal(config->stop_signal);
 
@@ -214,7 +214,7 @@ int translate_container(struct arena *arena, const struct container *c, const st
 
 	ret->has_tty = config->tty;
 	ret->has_stdin = config->stdin;
-	ret->stop_signal = stop_signal_of(config, image);
+	ret->stop_signal = translate_stop_signal(config, image);
 	if (!image)
 		return 0;
 	TRY(argv_of(arena, config, image, &ret->argv, err));

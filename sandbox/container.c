@@ -630,7 +630,7 @@ int container_stop(struct task *t, struct node *n, const char *id, uint64_t grac
 
 /* A handle from the spec and what was recorded. Of a spec that can't be made the ids are enough for
  * a container to end and be removed. */
-static int recover_handle(struct task *t, struct container *c, const void *record, size_t size)
+static int recover_handle(struct task *t, struct container *c)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = NULL;
 	const struct container_spec bare = {.id = c->id, .sandbox_id = c->sandbox->id};
@@ -645,8 +645,10 @@ static int recover_handle(struct task *t, struct container *c, const void *recor
 		container_set_damaged(c, why.text);
 		spec = bare;
 	}
-	return c->sandbox->kind->container_recover(t, c->sandbox->handle, &spec, record, size,
-						   &c->handle);
+	TRY(c->sandbox->kind->container_recover(t, c->sandbox->handle, &spec, c->record.data,
+						c->record.length, false, &c->handle));
+	buf_done(&c->record);
+	return 0;
 }
 
 /* The id is enough to remove what bears it, whatever another version accepted as configuration. */
@@ -657,8 +659,8 @@ static int recover_to_remove(struct task *t, struct container *c)
 	if (c->handle)
 		return 0;
 	TRY(sandbox_check_handle(c->sandbox, &t->err));
-	return c->sandbox->kind->container_recover(t, c->sandbox->handle, &spec, NULL, 0,
-						   &c->handle);
+	return c->sandbox->kind->container_recover(t, c->sandbox->handle, &spec, c->record.data,
+						   c->record.length, true, &c->handle);
 }
 
 /* It runs by its row, but what the kind recorded of its process is damaged: nobody would ever see
@@ -678,12 +680,12 @@ static int end_lost(struct task *t, struct container *c)
 	return 0;
 }
 
-int container_adopt(struct task *t, struct container *c, const struct buf *record)
+int container_adopt(struct task *t, struct container *c)
 {
 	enum container_life life;
 
 	task_stage(t, "finding its process");
-	TRY(recover_handle(t, c, record->data, record->length));
+	TRY(recover_handle(t, c));
 	if (c->limits.next.length)
 		container_finish_update(t, c);
 	if (c->state != CONTAINER_RUNNING)

@@ -17,27 +17,6 @@
 
 #define REASON_DAMAGED "Damaged"
 
-static void keep_record(struct node *n, const char *id, const void *record, size_t size)
-{
-	struct buf *b = xnew(struct buf);
-
-	buf_append(b, record, size);
-	map_put(&n->records, id, b);
-}
-
-struct buf *record_take(struct node *n, const char *id)
-{
-	return map_remove(&n->records, id);
-}
-
-void record_drop(struct buf *b)
-{
-	if (!b)
-		return;
-	buf_done(b);
-	free(b);
-}
-
 #define HINT_REMOVE "remove it"
 #define HINT_FSCK "crisp fsck --fix removes it"
 
@@ -162,7 +141,7 @@ static int load_sandbox(void *data, const struct sandbox_row *row)
 	if (damage)
 		report(n, ROW_SANDBOX, sb->id, damage, HINT_REMOVE);
 	sb->is_told = sb->state != SANDBOX_CREATING;
-	keep_record(n, sb->id, row->record, row->record_size);
+	buf_set(&sb->record, row->record, row->record_size);
 	sandbox_enter(sb);
 	sandbox_unref(sb);
 	return 0;
@@ -180,7 +159,6 @@ static struct sandbox *load_orphan(struct node *n, const struct container_row *r
 	report(n, ROW_CONTAINER, row->id, why, HINT_REMOVE);
 	sb->handler = xstrdup("");
 	n->front->sandbox_blank(sb->id, &sb->config);
-	keep_record(n, sb->id, NULL, 0);
 	sandbox_enter(sb);
 	sandbox_unref(sb);
 	return sb;
@@ -279,7 +257,7 @@ static int load_container(void *data, const struct container_row *row)
 	c->is_told = c->state != CONTAINER_CREATING;
 	if (c->state == CONTAINER_EXITED)
 		task_event_set(&c->exited);
-	keep_record(n, c->id, row->record, row->record_size);
+	buf_set(&c->record, row->record, row->record_size);
 	if (n->images && container_hold_images(c, &err) < 0)
 		log_error("container %s: %s; until then it can only end", c->id, err.text);
 	container_enter(c);

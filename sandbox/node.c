@@ -64,29 +64,34 @@ int node_set_pod_cidr(struct task *t, struct node *n, const char *cidr)
 
 static int recover_container(struct task *t, struct container *c)
 {
-	struct buf *record = record_take(c->node, c->id);
-	int r = 0;
-
 	switch (c->state) {
 	case CONTAINER_CREATING:
 	case CONTAINER_REMOVING:
-		r = container_teardown(t, c);
-		break;
+		return container_teardown(t, c);
 	case CONTAINER_CREATED:
 	case CONTAINER_RUNNING:
+		return container_adopt(t, c);
 	case CONTAINER_EXITED:
-		r = container_adopt(t, c, record);
 		break;
 	}
-	record_drop(record);
-	return r;
+	return 0;
 }
 
-static void count_settled(struct node *n)
+static void count_worked(struct node *n)
 {
 	n->recovery.busy--;
-	n->unsettled--;
 	task_cond_broadcast(&n->recovery.changed);
+}
+
+static void settle_container(struct task *t, struct container *c)
+{
+	/* nobody else has the queue before settled is set */
+	if (task_mutex_lock(t, &c->queue) < 0 || recover_container(t, c) < 0)
+		log_error("container %s could not be recovered: %s", c->id, t->err.text);
+	FAULT(container_recovered);
+	task_event_set(&c->settled);
+	c->node->unsettled--;
+	container_release(c);
 }
 
 static void recover_container_main(struct task *t, void *arg)
@@ -94,30 +99,26 @@ static void recover_container_main(struct task *t, void *arg)
 	struct container *c = arg;
 	struct node *n = c->node;
 
-	/* nobody else has the queue before settled is set */
-	if (task_mutex_lock(t, &c->queue) < 0 || recover_container(t, c) < 0)
-		log_error("container %s could not be recovered: %s", c->id, t->err.text);
-	FAULT(container_recovered);
-	task_event_set(&c->settled);
-	container_release(c);
-	count_settled(n);
+	settle_container(t, c);
+	count_worked(n);
 }
 
 static int recover_sandbox(struct task *t, struct sandbox *sb)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
 	struct sandbox_spec spec = {0};
-	struct buf *record = record_take(sb->node, sb->id);
 	int r;
 
 	task_stage(t, "finding its namespaces");
 	r = sb->node->front->sandbox_spec(arena, sb, &spec, &t->err);
 	list_for_each(c, &sb->containers, struct container, node_in_sandbox)
-		spec.container_count++;
+		spec.container_count +=
+			c->state == CONTAINER_CREATED || c->state == CONTAINER_RUNNING;
 	if (r == 0)
-		r = sb->kind->sandbox_recover(t, &spec, record->data, record->length, &sb->handle);
-	record_drop(record);
+		r = sb->kind->sandbox_recover(t, &spec, sb->record.data, sb->record.length,
+					      &sb->handle);
 	TRY(r);
+	buf_done(&sb->record);
 	if (sb->state == SANDBOX_READY && !sb->kind->sandbox_is_up(sb->handle)) {
 		log_warning("sandbox %s is not there any more", sb->id);
 		return sandbox_set_state(t, sb, SANDBOX_NOTREADY);
@@ -127,7 +128,22 @@ static int recover_sandbox(struct task *t, struct sandbox *sb)
 	return 0;
 }
 
-/* Its containers go on side by side: one that is stuck holds up neither it nor the others. */
+/* Its containers go on side by side: one that is stuck holds up neither it nor the others. Those
+ * that have ended, of which there may be many, have nothing to be stuck at. */
+static void start_containers(struct task *t, struct sandbox *sb)
+{
+	struct node *n = sb->node;
+
+	list_for_each(c, &sb->containers, struct container, node_in_sandbox) {
+		if (c->state == CONTAINER_EXITED) {
+			settle_container(t, container_ref(c));
+			continue;
+		}
+		n->recovery.busy++;
+		task_start(n->loop, "adopt a container", recover_container_main, container_ref(c));
+	}
+}
+
 static void recover_sandbox_main(struct task *t, void *arg)
 {
 	struct sandbox *sb = arg;
@@ -136,17 +152,15 @@ static void recover_sandbox_main(struct task *t, void *arg)
 	if (task_mutex_lock(t, &sb->queue) < 0 || recover_sandbox(t, sb) < 0)
 		log_error("sandbox %s could not be recovered: %s", sb->id, t->err.text);
 	FAULT(sandbox_recovered);
-	list_for_each(c, &sb->containers, struct container, node_in_sandbox) {
-		n->recovery.busy++;
-		task_start(n->loop, "adopt a container", recover_container_main, container_ref(c));
-	}
+	start_containers(t, sb);
 	if (sb->state == SANDBOX_CREATING || sb->state == SANDBOX_REMOVING)
 		if (sandbox_teardown(t, sb) < 0)
 			log_error("sandbox %s could not be removed, try again: %s", sb->id,
 				  t->err.text);
 	task_event_set(&sb->settled);
+	n->unsettled--;
 	sandbox_release(sb);
-	count_settled(n);
+	count_worked(n);
 }
 
 /* One line for each object that keeps recovery waiting. */

@@ -67,6 +67,7 @@ struct sandbox {
 	char *name;	   /* the key that must be unique among sandboxes */
 	struct buf config; /* the front end's bytes, which it can decode */
 	void *handle;	   /* the kind's; NULL before create and after a failed recovery */
+	struct buf record; /* what the kind recorded, while there is no handle */
 	char *dir;	   /* STATE/run/sandboxes/<id> */
 	int64_t created_at;
 	struct task_mutex queue;
@@ -89,7 +90,8 @@ struct container {
 	struct buf config; /* as a sandbox's */
 	struct limits limits; /* durable */
 	struct buf edits;     /* what its CDI devices mean (cdi.h); stored, empty: it has none */
-	void *handle;
+	void *handle;	      /* as a sandbox's; one that has ended keeps but its record */
+	struct buf record;
 	struct container_io *io; /* NULL when nothing is to be logged (any more) */
 	int stdin_fd;		 /* our end of its stdin, −1 */
 	char *state_dir;	 /* STATE/run/containers/<id>: FIFOs and spools */
@@ -216,7 +218,6 @@ struct node {
 		struct task_cond changed;
 	} recovery;
 	struct list watchers;	  /* struct node_watcher */
-	struct map records;	  /* id → struct buf: kinds' records, between load and recovery */
 	struct map lost_handlers; /* names of those that pods were made by and that are gone */
 	struct map strangers; /* ids of rows that this build can't use, which keep what is theirs */
 	bool is_incomplete;   /* some rows could not be read */

@@ -67,6 +67,7 @@ void sandbox_unref(struct sandbox *sb)
 		sb->kind->sandbox_forget(sb->handle);
 	limits_done(&sb->limits);
 	buf_done(&sb->config);
+	buf_done(&sb->record);
 	free(sb->handler);
 	free(sb->options);
 	free(sb->name);
@@ -102,9 +103,24 @@ struct container *container_ref(struct container *c)
 	return c;
 }
 
+/* Nobody works on it any more. Dead containers may lie about by ten thousands, so their handles
+ * go. */
+static void rest(struct container *c)
+{
+	if (c->state != CONTAINER_EXITED || !c->handle || c->is_removed)
+		return;
+	buf_done(&c->record);
+	c->sandbox->kind->container_record(c->handle, &c->record);
+	c->sandbox->kind->container_forget(take_ptr(c->handle));
+}
+
 void container_unref(struct container *c)
 {
-	if (!c || --c->refs)
+	if (!c)
+		return;
+	if (--c->refs == 1)
+		rest(c);
+	if (c->refs)
 		return;
 	if (c->io)
 		container_io_free(c->io);
@@ -113,6 +129,7 @@ void container_unref(struct container *c)
 	limits_done(&c->limits);
 	close_fd(c->stdin_fd);
 	buf_done(&c->config);
+	buf_done(&c->record);
 	free(c->name);
 	free(c->state_dir);
 	free(c->root_dir);
@@ -344,8 +361,8 @@ static void add_sandbox_row(struct store_batch *batch, struct sandbox *sb, enum 
 
 	if (sb->handle)
 		sb->kind->sandbox_record(sb->handle, &record);
-	row.record = record.data;
-	row.record_size = record.length;
+	row.record = sb->handle ? record.data : sb->record.data;
+	row.record_size = sb->handle ? record.length : sb->record.length;
 	batch_sandbox_put(batch, &row);
 }
 
@@ -391,8 +408,8 @@ static void add_row(struct store_batch *batch, struct container *c, enum contain
 
 	if (c->handle)
 		c->sandbox->kind->container_record(c->handle, &record);
-	row.record = record.data;
-	row.record_size = record.length;
+	row.record = c->handle ? record.data : c->record.data;
+	row.record_size = c->handle ? record.length : c->record.length;
 	batch_container_put(batch, &row);
 }
 

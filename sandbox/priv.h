@@ -53,9 +53,6 @@ bool id_is_valid(const char *id);
 
 /* load.c: says it in the log; from now on the container can only end and be removed. */
 void container_set_damaged(struct container *c, const char *damage);
-/* load.c: what a kind recorded, until recovery takes it; record_drop() frees it. */
-struct buf *record_take(struct node *n, const char *id);
-void record_drop(struct buf *record);
 
 /*
  * The one way down, for failed calls, Remove and recovery alike: idempotent, whatever was made of
@@ -110,8 +107,8 @@ int container_reopen_io(struct task *t, struct container *c);
 int container_drain_io(struct task *t, struct container *c);
 void container_give_up_output(struct container *c);
 void container_drop_io(struct task *t, struct container *c);
-/* Takes a created, running or just ended container of an earlier life back: handle, pump, exit. */
-int container_adopt(struct task *t, struct container *c, const struct buf *record);
+/* Takes a created or running container of an earlier life back: handle, pump, exit. */
+int container_adopt(struct task *t, struct container *c);
 /* update.c: a server died while it changed the limits: they become the next ones, or stay. */
 void container_finish_update(struct task *t, struct container *c);
 void sandbox_finish_update(struct task *t, struct sandbox *sb);

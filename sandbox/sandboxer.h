@@ -151,9 +151,12 @@ struct sandboxer {
 	/* Checks and prepares: user lookup, cgroup, compiled seccomp. Nothing runs. */
 	int (*container_create)(struct task *t, void *sandbox, const struct container_spec *spec,
 				void **ret_container);
-	/* Like sandbox_recover; the exit of one that still runs will be reported. */
+	/* Like sandbox_recover; the exit of one that still runs will be reported. Of one that
+	 * has_ended the end is known: no process is looked for, nothing suspends, and the spec
+	 * needs its ids only. */
 	int (*container_recover)(struct task *t, void *sandbox, const struct container_spec *spec,
-				 const void *record, size_t record_size, void **ret_container);
+				 const void *record, size_t record_size, bool has_ended,
+				 void **ret_container);
 	void (*container_record)(void *container, struct buf *ret);
 	/*
 	 * Births the process, held before its exec. Once it is pinned, commit(t, data) makes that
@@ -166,6 +169,9 @@ struct sandboxer {
 			       int *ret_master);
 	enum container_life (*container_life)(void *container);
 	int (*container_info)(void *container, struct container_info *ret_info);
+	/* The user, from what container_record gave. */
+	void (*container_recorded_user)(struct arena *arena, const void *record, size_t record_size,
+					struct user_ids *ret_user);
 	/* To the main process; 0 when it is gone. */
 	int (*container_kill)(struct task *t, void *container, int signal);
 	/* SIGKILL to everything in the container; returns when all of it is gone. */

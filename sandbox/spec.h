@@ -76,7 +76,7 @@ struct sandbox_spec {
 	 * the kind's to enforce. */
 	struct resources resources;
 	uint64_t shm_size; /* of the pod's /dev/shm */
-	/* Recovery: that many containers were made in it by an earlier server and will be
+	/* Recovery: that many containers of an earlier server have not ended and will be
 	 * recovered. */
 	size_t container_count;
 };

@@ -29,17 +29,6 @@ struct arena *arena_new(size_t cap)
 	return a;
 }
 
-void arena_free(struct arena *a)
-{
-	if (!a)
-		return;
-	for (struct block *b = a->blocks, *next; b; b = next) {
-		next = b->next;
-		free(b);
-	}
-	free(a);
-}
-
 static struct block *add_block(struct arena *a, size_t size)
 {
 	struct block *b = xcalloc(1, sizeof(*b) + size);
@@ -54,6 +43,25 @@ static struct block *add_block(struct arena *a, size_t size)
 		a->blocks = b;
 	}
 	return b;
+}
+
+struct arena *arena_new_fit(size_t cap, size_t size)
+{
+	struct arena *a = arena_new(cap);
+
+	add_block(a, (size + 15) & ~(size_t)15);
+	return a;
+}
+
+void arena_free(struct arena *a)
+{
+	if (!a)
+		return;
+	for (struct block *b = a->blocks, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+	free(a);
 }
 
 void *arena_alloc(struct arena *a, size_t size)

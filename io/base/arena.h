@@ -11,6 +11,8 @@
 struct arena;
 
 struct arena *arena_new(size_t cap);
+/* For what is kept: its first block has room for size bytes, and no more. */
+struct arena *arena_new_fit(size_t cap, size_t size);
 void arena_free(struct arena *a);
 
 static inline void cleanup_arena_fn(struct arena **a)

@@ -61,6 +61,7 @@ void linux_container_unref(struct linux_container *c)
 	user_ids_done(&c->user);
 	selinux_labels_done(&c->labels);
 	free(c->oom.culprit);
+	free(c->cgroup);
 	linux_sandbox_unref(c->sandbox);
 	arena_free(c->arena);
 	free(c);
@@ -70,10 +71,16 @@ static struct linux_container *container_new(struct linux_sandbox *s,
 					     const struct container_spec *spec)
 {
 	struct linux_container *c = xnew(struct linux_container);
+	size_t size;
 
+	/* once to see its size, as there may be ten thousands of them */
 	c->arena = arena_new(SPEC_ARENA_CAP);
 	container_spec_copy(c->arena, spec, &c->spec);
-	c->cgroup = group_of_container(c->arena, s->spec.cgroup_parent, spec->id);
+	size = arena_used(c->arena);
+	arena_free(c->arena);
+	c->arena = arena_new_fit(SPEC_ARENA_CAP, size);
+	container_spec_copy(c->arena, spec, &c->spec);
+	c->cgroup = group_of_container(s->spec.cgroup_parent, spec->id);
 	c->sandbox = linux_sandbox_ref(s);
 	c->pidfd = -1;
 	task_event_init(&c->exited);
@@ -468,24 +475,40 @@ void linux_container_record(void *container, struct buf *ret)
 		buf_printf(ret, "group%zu=%u\n", i, c->user.groups[i]);
 }
 
-static void read_user(struct linux_container *c, const char *record, size_t size)
+void linux_container_recorded_user(struct arena *arena, const void *record, size_t size,
+				   struct user_ids *ret_user)
 {
-	char key[32], *home = xmalloc(size + 1);
+	char key[32], *home = arena_alloc(arena, size + 1);
 	int64_t count = record_number(record, size, "groups", 0);
 
-	c->user.uid = (uid_t)record_number(record, size, "uid", 0);
-	c->user.gid = (gid_t)record_number(record, size, "gid", 0);
+	*ret_user = (struct user_ids){
+		.uid = (uid_t)record_number(record, size, "uid", 0),
+		.gid = (gid_t)record_number(record, size, "gid", 0),
+		.home = home,
+	};
 	if (!record_find(record, size, "home", home, size + 1))
 		home[0] = 0;
-	c->user.home = home;
 	if (count <= 0 || (size_t)count > size)
 		return;
-	c->user.groups = xcalloc((size_t)count, sizeof(*c->user.groups));
-	c->user.group_count = (size_t)count;
+	ret_user->groups = arena_new_array(arena, gid_t, count);
+	ret_user->group_count = (size_t)count;
 	for (int64_t i = 0; i < count; i++) {
 		snprintf(key, sizeof(key), "group%lld", (long long)i);
-		c->user.groups[i] = (gid_t)record_number(record, size, key, 0);
+		ret_user->groups[i] = (gid_t)record_number(record, size, key, 0);
 	}
+}
+
+static void read_user(struct linux_container *c, const char *record, size_t size)
+{
+	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(SPEC_ARENA_CAP);
+	struct user_ids user;
+
+	linux_container_recorded_user(arena, record, size, &user);
+	c->user = user;
+	c->user.home = xstrdup(user.home);
+	c->user.groups = xmalloc(user.group_count * sizeof(*user.groups));
+	if (user.group_count)
+		memcpy(c->user.groups, user.groups, user.group_count * sizeof(*user.groups));
 }
 
 /* The spec of a damaged pod doesn't know its parent. */
@@ -498,8 +521,10 @@ static void read_cgroup(struct linux_container *c, const char *record, size_t si
 		c->oom.culprit = xstrdup(path);
 
 	if (record_find(record, size, "cgroup", path, size + 1) &&
-	    cgroup_path_check(path, NULL) == 0)
-		c->cgroup = arena_strdup(c->arena, path);
+	    cgroup_path_check(path, NULL) == 0) {
+		free(c->cgroup);
+		c->cgroup = xstrdup(path);
+	}
 }
 
 static void set_exited(struct linux_container *c)
@@ -580,34 +605,38 @@ static int find_process(struct task *t, struct linux_container *c)
 	return 0;
 }
 
-/* The pid may be anybody's now. */
-static void end_with_boot(struct linux_container *c)
+static void set_ended(struct linux_container *c)
 {
-	c->pid = 0;
 	c->has_run = true;
 	c->has_exit = true;
 	set_exited(c);
 }
 
 int linux_container_recover(struct task *t, void *sandbox, const struct container_spec *spec,
-			    const void *record, size_t record_size, void **ret_container)
+			    const void *record, size_t record_size, bool has_ended,
+			    void **ret_container)
 {
 	struct linux_container *c = container_new(sandbox, spec);
+	pid_t pid = 0;
 	int r = 0;
 
-	c->sandbox->missing_count -= !!c->sandbox->missing_count;
+	if (!has_ended)
+		c->sandbox->missing_count -= !!c->sandbox->missing_count;
 	if (record_size) {
 		read_user(c, record, record_size);
 		read_cgroup(c, record, record_size);
 		c->labels = label_read(record, record_size);
-		c->pid = (pid_t)record_number(record, record_size, "pid", 0);
+		pid = (pid_t)record_number(record, record_size, "pid", 0);
 		c->started = (uint64_t)record_number(record, record_size, "started", 0);
 		c->has_run = record_number(record, record_size, "run", 0) != 0;
-		if (c->pid > 0 && record_is_current(record, record_size))
-			r = find_process(t, c);
-		else if (c->pid > 0)
-			end_with_boot(c);
+		/* of an earlier boot it may be anybody's now */
+		if (record_is_current(record, record_size))
+			c->pid = pid;
 	}
+	if (has_ended || (pid > 0 && !c->pid))
+		set_ended(c);
+	else if (pid > 0)
+		r = find_process(t, c);
 	if (r < 0) {
 		linux_container_forget(c);
 		return r;

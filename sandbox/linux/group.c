@@ -77,10 +77,10 @@ const char *group_of_pod(struct arena *arena, const char *id)
 		       : arena_printf(arena, DEFAULT_PARENT "/%s", id);
 }
 
-char *group_of_container(struct arena *arena, const char *parent, const char *id)
+char *group_of_container(const char *parent, const char *id)
 {
-	return unit_of(parent) ? arena_printf(arena, "%s/" UNIT_PREFIX "%s.scope", parent, id)
-			       : arena_printf(arena, "%s/%s", parent, id);
+	return unit_of(parent) ? xasprintf("%s/" UNIT_PREFIX "%s.scope", parent, id)
+			       : xasprintf("%s/%s", parent, id);
 }
 
 static void add_text(struct unit_properties *p, const char *name, const char *value)

@@ -87,7 +87,7 @@ struct linux_container {
 	struct container_spec spec; /* a copy; only update.c changes it */
 	struct linux_sandbox *sandbox;
 	struct list node;
-	char *cgroup;		       /* in the arena */
+	char *cgroup;
 	struct user_ids user;	       /* never changed once found */
 	struct selinux_labels labels;  /* never changed once found */
 	struct seccomp_filter *filter; /* NULL: unconfined, or not yet asked for */
@@ -150,10 +150,13 @@ void linux_container_unref(struct linux_container *c);
 int linux_container_create(struct task *t, void *sandbox, const struct container_spec *spec,
 			   void **ret_container);
 int linux_container_recover(struct task *t, void *sandbox, const struct container_spec *spec,
-			    const void *record, size_t record_size, void **ret_container);
+			    const void *record, size_t record_size, bool has_ended,
+			    void **ret_container);
 void linux_container_record(void *container, struct buf *ret);
 enum container_life linux_container_life(void *container);
 int linux_container_info(void *container, struct container_info *ret_info);
+void linux_container_recorded_user(struct arena *arena, const void *record, size_t record_size,
+				   struct user_ids *ret_user);
 int linux_container_kill(struct task *t, void *container, int signal);
 int linux_container_kill_all(struct task *t, void *container);
 int linux_container_wait(struct task *t, void *container, struct container_exit *ret_exit);
@@ -196,7 +199,7 @@ int group_driver_init(struct error *err);
 /* Where pods without a parent are; in group_of_pod() of their own, if they have limits. */
 const char *group_default_parent(void);
 const char *group_of_pod(struct arena *arena, const char *id);
-char *group_of_container(struct arena *arena, const char *parent, const char *id);
+char *group_of_container(const char *parent, const char *id);
 /* As cgroup_create(), cgroup_update(), cgroup_remove(); path is no container's scope for the first.
  */
 int group_create(struct task *t, const char *path, const struct resources *r);

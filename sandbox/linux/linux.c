@@ -111,6 +111,7 @@ const struct sandboxer linux_sandboxer = {
 	.container_start = linux_container_start,
 	.container_life = linux_container_life,
 	.container_info = linux_container_info,
+	.container_recorded_user = linux_container_recorded_user,
 	.container_kill = linux_container_kill,
 	.container_kill_all = linux_container_kill_all,
 	.container_wait = linux_container_wait,

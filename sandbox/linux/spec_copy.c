@@ -12,11 +12,7 @@ static const char *copy_string(struct arena *a, const char *s)
 
 static void *copy_array(struct arena *a, const void *items, size_t count, size_t size)
 {
-	void *copy = arena_alloc(a, count * size + 1);
-
-	if (count)
-		memcpy(copy, items, count * size);
-	return copy;
+	return count ? memcpy(arena_alloc(a, count * size), items, count * size) : NULL;
 }
 
 static void copy_strings(struct arena *a, struct string_list *list)

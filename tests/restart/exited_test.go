@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"crisp/node"
@@ -33,7 +34,7 @@ func rssOf(t *testing.T, pid int) int {
 }
 
 // TestManyExited: dead containers that nobody removed, with much to say, are all there after a start, and
-// no list is too long for a client. What that takes is logged.
+// no list is too long for a client. They take little more memory than what they say, 40 MiB; time is logged.
 func TestManyExited(t *testing.T) {
 	s := newScene(t, startPlain(t), cgroupParent(t))
 	p := s.pod("exited")
@@ -83,8 +84,48 @@ func TestManyExited(t *testing.T) {
 		t.Errorf("%d containers are streamed", count)
 	}
 	for _, pid := range s.Own() {
-		t.Logf("process %d has %d MiB", pid, rssOf(t, pid))
+		size := rssOf(t, pid)
+		t.Logf("process %d has %d MiB", pid, size)
+		if size > 100 && !node.IsSanitized(crispd(t)) {
+			t.Errorf("process %d has %d MiB", pid, size)
+		}
 	}
 	must(t, p.Remove())
 	s.end(t)
+}
+
+// TestExitedStatus: what a status says of a container that has ended is what it said while that ran, but for
+// its end, and after a restart too.
+func TestExitedStatus(t *testing.T) {
+	s := newScene(t, startPlain(t), cgroupParent(t))
+	p := s.pod("ended")
+	p.Tune = func(c *cri.ContainerConfig) {
+		c.StopSignal = cri.Signal_SIGNAL_SIGUSR1
+		c.Linux.SecurityContext.RunAsUser = &cri.Int64Value{Value: 1234}
+		c.Linux.SecurityContext.RunAsGroup = &cri.Int64Value{Value: 5678}
+		c.Linux.SecurityContext.SupplementalGroups = []int64{77, 88}
+	}
+	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+	first, err := p.Status()
+	must(t, err)
+	if user := first.User.GetLinux(); user.GetUid() != 1234 || user.GetGid() != 5678 || len(user.GetSupplementalGroups()) < 2 {
+		t.Errorf("the user is %v", user)
+	}
+	if first.StopSignal != cri.Signal_SIGNAL_SIGUSR1 {
+		t.Errorf("the signal is %v", first.StopSignal)
+	}
+	must(t, p.Stop(0))
+	for round := range 3 {
+		now, err := p.Status()
+		must(t, err)
+		if now.ExitCode != 137 || now.FinishedAt == 0 {
+			t.Errorf("it ended at %d with %d", now.FinishedAt, now.ExitCode)
+		}
+		now.State, now.FinishedAt, now.ExitCode, now.Reason = first.State, 0, 0, ""
+		if !proto.Equal(now, first) {
+			t.Errorf("after %d restarts:\n%v\nwas\n%v", round, now, first)
+		}
+		s.Restart(t)
+	}
+	s.end(t, p)
 }

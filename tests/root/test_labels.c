@@ -185,7 +185,7 @@ static int recover(struct task *t, void *arg)
 	r = node.kind->sandbox_recover(t, &p->sandbox, pod.data, pod.length, &p->sandbox_handle);
 	if (r == 0)
 		r = node.kind->container_recover(t, p->sandbox_handle, &p->container,
-						 container.data, container.length,
+						 container.data, container.length, false,
 						 &p->container_handle);
 	buf_done(&pod);
 	buf_done(&container);

@@ -361,7 +361,7 @@ static int recover(struct task *t, struct kept *k)
 				       k->sandbox_record.length, &k->pod.sandbox_handle));
 	return node.kind->container_recover(t, k->pod.sandbox_handle, &k->pod.container,
 					    k->container_record.data, k->container_record.length,
-					    &k->pod.container_handle);
+					    false, &k->pod.container_handle);
 }
 
 static int resume(struct task *t, void *arg)
@@ -487,7 +487,7 @@ static int remove_half_made(struct task *t, void *arg)
 
 	/* nothing was ever made */
 	TRY(node.kind->sandbox_recover(t, &p->sandbox, NULL, 0, &p->sandbox_handle));
-	TRY(node.kind->container_recover(t, p->sandbox_handle, &p->container, NULL, 0,
+	TRY(node.kind->container_recover(t, p->sandbox_handle, &p->container, NULL, 0, false,
 					 &p->container_handle));
 	TRY(node.kind->container_remove(t, p->container_handle));
 	TRY(node.kind->container_remove(t, p->container_handle));
@@ -497,7 +497,7 @@ static int remove_half_made(struct task *t, void *arg)
 	node.kind->container_forget(p->container_handle);
 	node.kind->sandbox_forget(p->sandbox_handle);
 	TRY(node.kind->sandbox_recover(t, &p->sandbox, NULL, 0, &p->sandbox_handle));
-	TRY(node.kind->container_recover(t, p->sandbox_handle, &p->container, NULL, 0,
+	TRY(node.kind->container_recover(t, p->sandbox_handle, &p->container, NULL, 0, false,
 					 &p->container_handle));
 	TRY(pod_remove(t, p));
 	/* and once more, as a repeated call */
