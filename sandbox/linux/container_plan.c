@@ -326,11 +326,31 @@ static int add_hierarchy(struct plan_builder *b, const struct linux_container *c
 	return 0;
 }
 
+/* Who manages the node wants its cgroups, under the names that the node's processes have for them.
+ */
+static int add_node_cgroups(struct plan_builder *b, struct error *err)
+{
+	struct plan_cgroup all = {0};
+	struct plan_list list;
+	int mounts = open_tree(kind.root, "sys/fs/cgroup",
+			       AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+	if (mounts < 0)
+		return error_errno(err, errno, "clone the mounts of /sys/fs/cgroup");
+	all.fd = plan_give_fd(b, mounts);
+	list = plan_add_list(b, &all, 1, sizeof(all));
+	plan_get(b)->cgroups = list;
+	plan_get(b)->flags |= PLAN_NODE_CGROUPS;
+	return 0;
+}
+
 static int add_cgroups(struct plan_builder *b, const struct linux_container *c, struct error *err)
 {
 	struct plan_cgroup groups[CGROUP_JOIN_MAX];
 	struct plan_list list;
 
+	if (c->spec.is_privileged && !c->sandbox->spec.has_userns)
+		return add_node_cgroups(b, err);
 	for (size_t i = 0; i < kind.cgroups->count; i++)
 		TRY(add_hierarchy(b, c, &kind.cgroups->hierarchies[i], &groups[i], err));
 	list = plan_add_list(b, groups, kind.cgroups->count, sizeof(*groups));

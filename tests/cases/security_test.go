@@ -32,6 +32,7 @@ func TestSecurity(t *testing.T) {
 		{"UserNamespaceRefused", securityUserNamespaceRefused},
 		{"PidNamespaces", securityPidNamespaces},
 		{"Privileged", securityPrivileged},
+		{"CgroupNamespace", securityCgroupNamespace},
 		{"AppArmor", securityAppArmor},
 		{"SELinux", securitySELinux},
 		{"SharedPidNamespace", securitySharedPid},
@@ -336,6 +337,46 @@ func securityPrivileged(t *testing.T, s *scene) {
 	must(t, p.Run())
 	refused(t, s.createError(t, p, node.Demo), codes.InvalidArgument, "config.linux.security_context.privileged")
 	s.end(t, p)
+}
+
+// securityCgroupNamespace: a privileged container is in the node's, sees all of its cgroups and can make some,
+// which go with it; another one has one of its own. So has what is executed in either.
+func securityCgroupNamespace(t *testing.T, s *scene) {
+	nodes, err := os.Readlink("/proc/self/ns/cgroup")
+	must(t, err)
+	const look = "readlink /proc/1/ns/cgroup; readlink /proc/self/ns/cgroup; cat /proc/1/cgroup"
+	own := s.sleeper(t, "own-cgroups")
+	got := strings.Fields(s.output(t, own, look))
+	if got[0] == nodes || got[1] != got[0] {
+		t.Errorf("namespaces %q; the node's is %s", got[:2], nodes)
+	}
+	for _, group := range got[2:] {
+		if strings.Contains(group, own.Container) {
+			t.Errorf("it is in %s", group)
+		}
+	}
+	p := s.pod("node-cgroups")
+	p.Config.Linux.SecurityContext.Privileged = true
+	p.Tune = func(c *cri.ContainerConfig) { c.Linux.SecurityContext.Privileged = true }
+	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+	got = strings.Fields(s.output(t, p, look))
+	if got[0] != nodes || got[1] != nodes {
+		t.Errorf("namespaces %q of a privileged one; the node's is %s", got[:2], nodes)
+	}
+	made := 0
+	for _, group := range got[2:] {
+		fields := strings.SplitN(group, ":", 3)
+		if !strings.Contains(fields[2], p.Container) {
+			continue
+		}
+		s.output(t, p, fmt.Sprintf(`d=/sys/fs/cgroup/%s; [ "$d" != /sys/fs/cgroup/ ] || [ ! -d /sys/fs/cgroup/unified ] || d=/sys/fs/cgroup/unified
+mkdir -p $d/%s/child/of/it`, fields[1], fields[2]))
+		made++
+	}
+	if made == 0 {
+		t.Errorf("its cgroups are %q", got[2:])
+	}
+	s.end(t, own, p)
 }
 
 // securityAppArmor: a profile that the node does not have is refused, with and without AppArmor in its

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /sys/fs/cgroup as the container sees it: its own cgroup of each hierarchy that is used, read-only
- * unless the container is privileged. Peculiar: the server gives mounts of the groups, since making
- * a new mount of a hierarchy costs ten times as much; the cgroup namespace names them alike.
+ * /sys/fs/cgroup as the container sees it: its own cgroup of each hierarchy that is used,
+ * read-only; or all of the node's, writable for one that is privileged. Peculiar: the server gives
+ * mounts of the groups, since making a new mount of a hierarchy costs ten times as much; the cgroup
+ * namespace names them alike.
  */
 #include "sandbox/linux/init/helper.h"
 

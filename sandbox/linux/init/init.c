@@ -103,8 +103,10 @@ static void join_namespaces(const struct plan *plan)
 	if (plan->ipc_fd >= 0 && setns(plan->ipc_fd, CLONE_NEWIPC) < 0)
 		fail(STEP_NAMESPACE, "ipc");
 	/* after the cgroups, so that the container's own is the root of what it sees */
-	if (unshare(CLONE_NEWCGROUP | (plan->flags & PLAN_OWN_IPC ? CLONE_NEWIPC : 0)) < 0)
+	if (!(plan->flags & PLAN_NODE_CGROUPS) && unshare(CLONE_NEWCGROUP) < 0)
 		fail(STEP_NAMESPACE, "cgroup");
+	if (plan->flags & PLAN_OWN_IPC && unshare(CLONE_NEWIPC) < 0)
+		fail(STEP_NAMESPACE, "ipc");
 }
 
 static void place_root(struct helper *h)

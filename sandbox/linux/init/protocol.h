@@ -108,6 +108,7 @@ enum plan_flags {
 	PLAN_NULL_STDIN = 1 << 6, /* the container's own /dev/null */
 	PLAN_NULL_STDOUT = 1 << 7,
 	PLAN_NULL_STDERR = 1 << 8,
+	PLAN_NODE_CGROUPS = 1 << 9, /* in the node's cgroup namespace */
 };
 
 /* Count elements at offset bytes from the plan's beginning. */
