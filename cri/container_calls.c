@@ -6,6 +6,7 @@
 #include "cri/reply.h"
 #include "cri/translate.h"
 
+#include <limits.h>
 #include <string.h>
 
 static bool has_dot_dot(const char *path)
@@ -14,6 +15,27 @@ static bool has_dot_dot(const char *path)
 		if ((p == path || p[-1] == '/') && (!p[2] || p[2] == '/'))
 			return true;
 	return false;
+}
+
+/* What no file system has room for would be found out by the container's start. */
+static bool is_too_long(const char *path)
+{
+	for (const char *p = path; *p; p += strspn(p, "/")) {
+		size_t part = strcspn(p, "/");
+
+		if (part > NAME_MAX)
+			return true;
+		p += part;
+	}
+	return strlen(path) >= PATH_MAX;
+}
+
+static bool names_file(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+
+	return *name && strcmp(name, ".") != 0;
 }
 
 /* NULL without error when the pod or the container wants no log. */
@@ -27,10 +49,19 @@ static int log_path_of(struct task *t, const struct sandbox *sb,
 		return 0;
 	if (dir[0] != '/' || has_dot_dot(config->log_path))
 		return error_set(&t->err, ERR_INVALID,
-				 "log_path %.200s beneath %.200s: must stay in an absolute "
+				 "config.log_path %.200s beneath %.200s: must stay in an absolute "
 				 "log_directory",
 				 config->log_path, dir);
+	if (!names_file(config->log_path))
+		return error_set(&t->err, ERR_INVALID, "config.log_path %.200s: must name a file",
+				 config->log_path);
 	*ret = arena_printf(t->arena, "%s/%s", dir, config->log_path);
+	if (is_too_long(*ret))
+		return error_set(
+			&t->err, ERR_INVALID,
+			"config.log_path %.200s: too long, with the pod's log_directory at "
+			"most %d bytes, and %d between two slashes",
+			config->log_path, PATH_MAX - 1, NAME_MAX);
 	return 0;
 }
 

@@ -35,6 +35,7 @@ func TestLogs(t *testing.T) {
 		{"that are rotated keep a line in one piece if it is soon complete", logRotationWaitsForLine},
 		{"are where the status says, whatever happens to the container", logPath},
 		{"can be read by a group and are root's", logMode},
+		{"can't be where no file can", logNowhere},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
@@ -295,6 +296,19 @@ func logPath(t *testing.T, s *scene) {
 	check(cri.ContainerState_CONTAINER_EXITED)
 	if got := joined(records(t, append(parts, p.LogFile())...), "stdout"); string(got) != "text\n" {
 		t.Errorf("the log says %q", got)
+	}
+	must(t, p.Remove())
+}
+
+func logNowhere(t *testing.T, s *scene) {
+	name := strings.Repeat("n", 255)
+	for _, path := range []string{name + "n", strings.Repeat(name+"/", 17) + "log", "dir/", "dir/.", ".", "../out", "dir/.."} {
+		s.refusesCreate(t, func(c *cri.ContainerConfig) { c.LogPath = path }, codes.InvalidArgument, "config.log_path "+path[:1])
+	}
+	p := s.podWith("long", func(c *cri.ContainerConfig) { c.LogPath = name + "/" + name })
+	must(t, p.Up(node.Demo, "/bin/true"))
+	if _, err := os.Stat(filepath.Join(p.Config.LogDirectory, name, name)); err != nil {
+		t.Error(err)
 	}
 	must(t, p.Remove())
 }
