@@ -575,6 +575,14 @@ static int scan_row(struct connection *c, sqlite3_stmt *stmt, int64_t id,
 	return r;
 }
 
+static void end_scan(struct connection *c, struct keys *keys)
+{
+	/* some errors have ended it */
+	if (!sqlite3_get_autocommit(c->db))
+		(void)exec(c, "read", "COMMIT", NULL);
+	free(keys->ids);
+}
+
 int db_scan(struct store *s, const struct table *table,
 	    int (*row)(void *arg, sqlite3_stmt *columns), void *arg, struct error *err)
 {
@@ -586,12 +594,14 @@ int db_scan(struct store *s, const struct table *table,
 
 	if (!stmt)
 		return err ? -(int)err->code : -ERR_INTERNAL;
+	/* else each row would lock the file anew, which takes longer than to read it */
+	(void)exec(c, "read", "BEGIN", NULL);
 	for (int i = 0; i < 2 && table->keys[i] && rc != SQLITE_OK; i++)
 		rc = read_keys(c, table->keys[i], &keys);
 	if (rc != SQLITE_OK) {
 		db_error(&why, c, rc, "read");
 		if (!keys.count && (rc & 0xff) != SQLITE_CORRUPT) {
-			free(keys.ids);
+			end_scan(c, &keys);
 			return error_copy(err, &why);
 		}
 		skipped++;
@@ -600,7 +610,7 @@ int db_scan(struct store *s, const struct table *table,
 		r = scan_row(c, stmt, keys.ids[i], row, arg, &why);
 		skipped += r > 0;
 	}
-	free(keys.ids);
+	end_scan(c, &keys);
 	if (r < 0)
 		return r;
 	if (skipped) {
