@@ -12,11 +12,11 @@
 
 struct doctor_job {
 	struct job job;
-	struct buf json;
+	struct buf json, unfit;
 };
 
-/* The loop's; lives as long as the process. */
-static char *findings;
+/* The loop's. */
+static struct node_findings findings;
 
 static int run(struct job *job, struct error *err)
 {
@@ -26,6 +26,8 @@ static int run(struct job *job, struct error *err)
 
 	doctor_run(root, &report);
 	doctor_json(&report, &j->json);
+	buf_puts(&j->unfit, "");
+	doctor_unfit(&report, &j->unfit);
 	return 0;
 }
 
@@ -34,25 +36,26 @@ static void release(struct job *job)
 	struct doctor_job *j = container_of(job, struct doctor_job, job);
 
 	buf_done(&j->json);
+	buf_done(&j->unfit);
 	free(j);
 }
 
-int cri_doctor_json(struct task *t, const char **ret)
+int cri_doctor(struct task *t, const struct node_findings **ret)
 {
 	struct doctor_job *j;
 	int r = 0;
 
-	if (!findings) {
+	if (!findings.json) {
 		j = xnew(struct doctor_job);
 		job_init(&j->job, run, release);
 		task_stage(t, "looking at what the node can do");
 		r = offload(t, NULL, &j->job);
 		/* another call may have been quicker */
-		if (r == 0 && !findings)
-			findings = buf_take(&j->json);
+		if (r == 0 && !findings.json)
+			findings = (struct node_findings){buf_take(&j->json), buf_take(&j->unfit)};
 		job_unref(&j->job);
 	}
 	if (r == 0)
-		*ret = findings;
+		*ret = &findings;
 	return r;
 }

@@ -4,5 +4,10 @@
 
 #include "io/task.h"
 
-/* The JSON of sandbox/linux/doctor.h; it stays. */
-int cri_doctor_json(struct task *t, const char **ret);
+struct node_findings {
+	char *json;  /* of sandbox/linux/doctor.h */
+	char *unfit; /* what keeps containers from running, and what helps; "" on a fit node */
+};
+
+/* Looks at the first call; the result stays as long as the process. */
+int cri_doctor(struct task *t, const struct node_findings **ret);

@@ -164,9 +164,15 @@ int cri_status(struct task *t, struct call *c, const void *message)
 	Runtime__V1__RuntimeStatus status = RUNTIME__V1__RUNTIME_STATUS__INIT;
 	Runtime__V1__RuntimeFeatures features = RUNTIME__V1__RUNTIME_FEATURES__INIT;
 	Runtime__V1__RuntimeCondition *conditions[2];
-	const char *doctor;
+	const struct node_findings *found;
 
+	TRY(cri_doctor(t, &found));
 	conditions[0] = condition(t->arena, "RuntimeReady");
+	if (*found->unfit) {
+		conditions[0]->status = false;
+		conditions[0]->reason = text("NodeUnfit");
+		conditions[0]->message = found->unfit;
+	}
 	/* pods on the host's network and those with nothing but loopback need no set-up */
 	conditions[1] = condition(t->arena, "NetworkReady");
 	status.conditions = conditions;
@@ -181,8 +187,7 @@ int cri_status(struct task *t, struct call *c, const void *message)
 		reply.info = arena_new_array(t->arena, Runtime__V1__StatusResponse__InfoEntry *, 3);
 		add_info(t->arena, &reply, "config", config_json(t, call_data(c)));
 		add_info(t->arena, &reply, "output", output_json(t, call_data(c)));
-		TRY(cri_doctor_json(t, &doctor));
-		add_info(t->arena, &reply, "doctor", doctor);
+		add_info(t->arena, &reply, "doctor", found->json);
 	}
 	return call_reply(t, c, &reply.base);
 }

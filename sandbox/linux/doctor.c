@@ -62,10 +62,11 @@ void doctor_run(int root, struct doctor_report *ret)
 		struct finding *f = &ret->items[ret->count++];
 
 		f->name = probes[i].name;
+		f->is_vital = probes[i].is_vital;
 		p.detail = f->detail;
 		f->state = probes[i].probe(&p);
 		f->advice = f->state == FINDING_OK ? NULL : probes[i].advice;
-		ret->is_fit &= f->state != FINDING_MISSING || !probes[i].is_vital;
+		ret->is_fit &= f->state != FINDING_MISSING || !f->is_vital;
 	}
 	probe_end(&p);
 }
@@ -85,20 +86,30 @@ const char *finding_word(enum finding_state state)
 
 void doctor_json(const struct doctor_report *report, struct buf *ret)
 {
-	json_t *list cleanup_json = json_array();
+	json_t *all cleanup_json = json_object();
 	char *text cleanup_free = NULL;
 
 	for (size_t i = 0; i < report->count; i++) {
 		const struct finding *f = &report->items[i];
 		json_t *item = json_object();
 
-		json_object_set_new(item, "name", json_string(f->name));
 		json_object_set_new(item, "state", json_string(finding_word(f->state)));
 		json_object_set_new(item, "detail", json_string(f->detail));
 		if (f->advice)
 			json_object_set_new(item, "advice", json_string(f->advice));
-		json_array_append_new(list, item);
+		json_object_set_new(all, f->name, item);
 	}
-	text = json_dumps(list, JSON_COMPACT);
-	buf_puts(ret, text ? text : "[]");
+	text = json_dumps(all, JSON_COMPACT);
+	buf_puts(ret, text ? text : "{}");
+}
+
+void doctor_unfit(const struct doctor_report *report, struct buf *ret)
+{
+	for (size_t i = 0; i < report->count; i++) {
+		const struct finding *f = &report->items[i];
+
+		if (f->is_vital && f->state == FINDING_MISSING)
+			buf_printf(ret, "%s%s: %s; %s", ret->length ? ". " : "", f->name, f->detail,
+				   f->advice);
+	}
 }

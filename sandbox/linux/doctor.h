@@ -23,19 +23,22 @@ struct finding {
 	enum finding_state state;
 	char detail[160];   /* what was found */
 	const char *advice; /* one sentence; NULL: nothing to do */
+	bool is_vital;	    /* without it no container runs, or not as it was asked for */
 };
 
 struct doctor_report {
 	struct finding *items;
 	size_t count;
-	bool is_fit; /* containers can run */
+	bool is_fit; /* nothing vital is missing */
 };
 
 /* root: a descriptor of "/", or, for tests, of a tree with proc/sys and sys as far as they matter;
  * what is tried is the machine's own. */
 void doctor_run(int root, struct doctor_report *ret);
 void doctor_report_done(struct doctor_report *report);
-/* [{"name", "state", "detail", "advice"}, …] */
+/* {NAME: {"state", "detail", "advice"}, …}, in the report's order. */
 void doctor_json(const struct doctor_report *report, struct buf *ret);
+/* What is vital and missing, and what helps, in one line; nothing when it is fit. */
+void doctor_unfit(const struct doctor_report *report, struct buf *ret);
 /* The state's word: "ok", "fallback", "missing". */
 const char *finding_word(enum finding_state state);

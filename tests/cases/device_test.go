@@ -183,7 +183,7 @@ const handlerLook = "grep NoNewPrivs /proc/self/status | cut -f2; ulimit -n; uli
 func handlerOptions(t *testing.T, s *scene) {
 	r, err := node.Call(s.Runtime.Status, &cri.StatusRequest{Verbose: true})
 	must(t, err)
-	if !strings.Contains(r.Info["doctor"], `{"name":"kernel","state":"ok","detail":"Linux `) {
+	if !strings.Contains(r.Info["doctor"], `{"kernel":{"state":"ok","detail":"Linux `) {
 		t.Errorf("the doctor says %q", r.Info["doctor"])
 	}
 	var names []string

@@ -4,6 +4,9 @@ package cases
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,4 +40,20 @@ func TestRuntimeConfig(t *testing.T) {
 	must(t, tell(""))
 	s.Kill(t)
 	kept("10.1.0.0/24,fd00:1::/64")
+}
+
+// TestUnfitNode: where the kernel lacks what containers need, here seccomp, Status says so and what helps.
+func TestUnfitNode(t *testing.T) {
+	crispd := node.NeedEnv(t, "CRISPD", "crispd, the server")
+	wrapper := filepath.Join(t.TempDir(), "unfit")
+	must(t, os.WriteFile(wrapper, []byte("#!/bin/sh\nmount -t tmpfs none /proc/sys/kernel/seccomp && exec "+crispd+` "$@"`), 0o755))
+	s := node.Start(t, "unshare -m "+wrapper)
+	r, err := node.Call(s.Client(t).Runtime.Status, &cri.StatusRequest{})
+	must(t, err)
+	isTold := slices.ContainsFunc(r.Status.Conditions, func(c *cri.RuntimeCondition) bool {
+		return c.Type == cri.RuntimeReady && !c.Status && c.Reason == "NodeUnfit" && strings.Contains(c.Message, "CONFIG_SECCOMP_FILTER")
+	})
+	if !isTold {
+		t.Errorf("%v", r.Status.Conditions)
+	}
 }

@@ -143,8 +143,12 @@ static void a_machine_without_files_is_not_fit(void **state)
 	assert_int_equal(find(&report, "seccomp")->state, FINDING_MISSING);
 	doctor_json(&report, &text);
 	assert_int_equal(json_parse(text.data, text.length, &json, &err), 0);
-	assert_int_equal(json_array_size(json), report.count);
+	assert_int_equal(json_object_size(json), report.count);
 	json_decref(json);
+	buf_done(&text);
+	doctor_unfit(&report, &text);
+	assert_non_null(strstr(text.data, "seccomp: "));
+	assert_non_null(strstr(text.data, "; give the kernel CONFIG_SECCOMP_FILTER"));
 	buf_done(&text);
 	doctor_report_done(&report);
 	close(root);
