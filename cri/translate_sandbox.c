@@ -127,10 +127,25 @@ static int hosts(const SandboxConfig *config, struct buf *ret, struct error *err
 	return 0;
 }
 
+/* By the pod's root, who may change them; check_map() knows that id 0 comes first. */
+static int write_file(int dir, const char *name, const struct buf *content,
+		      const Runtime__V1__UserNamespace *user, struct error *err)
+{
+	TRY(fs_write_at(dir, name, content, 0644, err));
+	if (!user || user->mode != NS_NAME(POD))
+		return 0;
+	if (fchownat(dir, name, user->uids[0]->host_id, user->gids[0]->host_id,
+		     AT_SYMLINK_NOFOLLOW) < 0)
+		return error_errno(err, errno, "give the pod's root its %s", name);
+	return 0;
+}
+
 int translate_sandbox_files(const struct sandbox *sb, struct error *err)
 {
 	struct arena *arena CLEANUP(cleanup_arena_fn) = arena_new(TASK_ARENA_CAP);
 	const SandboxConfig *config = sandbox_config(arena, sb);
+	const NamespaceOption *ns = sandbox_namespaces(config);
+	const Runtime__V1__UserNamespace *user = ns ? ns->userns_options : NULL;
 	struct buf dns CLEANUP(buf_done) = {0}, names CLEANUP(buf_done) = {0};
 	struct buf host CLEANUP(buf_done) = {0};
 	cleanup_close int dir = open(sb->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -144,7 +159,7 @@ int translate_sandbox_files(const struct sandbox *sb, struct error *err)
 		buf_printf(&host, "%s\n", name);
 	TRY(resolv_conf(config, &dns, err));
 	TRY(hosts(config, &names, err));
-	TRY(fs_write_at(dir, "hostname", &host, 0644, err));
-	TRY(fs_write_at(dir, "hosts", &names, 0644, err));
-	return fs_write_at(dir, "resolv.conf", &dns, 0644, err);
+	TRY(write_file(dir, "hostname", &host, user, err));
+	TRY(write_file(dir, "hosts", &names, user, err));
+	return write_file(dir, "resolv.conf", &dns, user, err);
 }

@@ -196,6 +196,20 @@ static int write_sysctls(const struct sandbox_spec *spec, struct error *err)
 	return 0;
 }
 
+/* The directory of message queues belongs to who made the namespace, and should to its root. */
+static int give_queues(const struct sandbox_spec *spec, struct error *err)
+{
+	cleanup_close int fs = fsopen("mqueue", FSOPEN_CLOEXEC);
+	cleanup_close int mount = -1;
+
+	if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		mount = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	if (mount < 0 || fchownat(mount, "", (uid_t)id_map_outside(&spec->uids, 0),
+				  (gid_t)id_map_outside(&spec->gids, 0), AT_EMPTY_PATH) < 0)
+		return error_errno(err, errno, "give the pod's root its message queues");
+	return 0;
+}
+
 /* Enters what there is of the set, sets it up, and comes back. */
 static int set_up_inside(const struct sandbox_spec *spec, const struct ns_set *set,
 			 struct error *err)
@@ -212,6 +226,8 @@ static int set_up_inside(const struct sandbox_spec *spec, const struct ns_set *s
 		r = error_errno(err, errno, "enter a new ipc namespace");
 	if (r == 0 && set->net >= 0)
 		r = loopback_up(err);
+	if (r == 0 && set->ipc >= 0 && spec->has_userns)
+		r = give_queues(spec, err);
 	if (r == 0)
 		r = write_sysctls(spec, err);
 	if (setns(net, CLONE_NEWNET) < 0 || setns(ipc, CLONE_NEWIPC) < 0)

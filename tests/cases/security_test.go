@@ -215,8 +215,8 @@ func mapping(host, length uint32) *cri.UserNamespace {
 	return &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: ids(), Gids: ids()}
 }
 
-// securityUserNamespace: ids, an fsGroup-like group, the owner of files in an id-mapped volume, and a mount
-// beneath it that never shows on the node.
+// securityUserNamespace: ids, an fsGroup-like group, the owner of files in an id-mapped volume and of what
+// every pod has, and a mount beneath the volume that never shows on the node.
 func securityUserNamespace(t *testing.T, s *scene) {
 	volume := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(volume, "inner"), 0o755))
@@ -239,6 +239,11 @@ func securityUserNamespace(t *testing.T, s *scene) {
 	if got, want := s.output(t, p, "id -u; id -G; stat -c %u:%g /v; touch /v/new; stat -c %u:%g /v/new"),
 		"1000\n0 2000\n0:2000\n1000:2000\n"; got != want {
 		t.Errorf("%q, not %q", got, want)
+	}
+	for _, made := range []string{"/", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev", "/dev/shm", "/dev/mqueue"} {
+		if got := s.output(t, p, "stat -c %u:%g "+made); got != "0:0\n" {
+			t.Errorf("%s belongs to %q", made, got)
+		}
 	}
 	var st unix.Stat_t
 	must(t, unix.Stat(filepath.Join(volume, "new"), &st))
