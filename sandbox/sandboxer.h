@@ -143,8 +143,8 @@ struct sandboxer {
 	int (*sandbox_remove)(struct task *t, void *sandbox);
 	/* What all of it uses now, as container_usage; the caller gives up ret's net. */
 	int (*sandbox_usage)(struct task *t, void *sandbox, struct sandbox_usage *ret);
-	/* Path of the pod's network namespace for display, or NULL. */
-	const char *(*sandbox_netns)(void *sandbox);
+	/* The process that is the pod's own, or 0. */
+	pid_t (*sandbox_pid)(void *sandbox);
 	void (*sandbox_forget)(void *sandbox);
 
 	/* Task half. */

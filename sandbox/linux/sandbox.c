@@ -484,7 +484,9 @@ int linux_sandbox_remove(struct task *t, void *sandbox)
 	return 0;
 }
 
-const char *linux_sandbox_netns(void *sandbox)
+pid_t linux_sandbox_pid(void *sandbox)
 {
-	return NULL;
+	const struct linux_sandbox *s = sandbox;
+
+	return s->is_up && s->pid1 >= 0 ? s->pid1_pid : 0;
 }
