@@ -341,6 +341,12 @@ static void both_streams_reach_the_log(void **state)
 	rig_free(rig);
 }
 
+/* A position waits a second for its commit at the most. */
+static int sleep_past_commit(struct task *t, struct rig *rig)
+{
+	return task_sleep_ms(t, 1200);
+}
+
 static void idle_costs_no_commit_and_no_timer(void **state)
 {
 	struct rig *rig = rig_begin();
@@ -350,8 +356,7 @@ static void idle_costs_no_commit_and_no_timer(void **state)
 	WAIT_UNTIL(rig->commits == 2);
 	WAIT_UNTIL(rig->position.spool_offset[0] == 2);
 	commits = rig->commits;
-	for (int i = 0; i < 500; i++)
-		run(NULL, nap, NULL);
+	run(NULL, sleep_past_commit, NULL);
 	assert_int_equal(rig->commits, commits);
 	rig_free(rig);
 }
