@@ -1,16 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values of enums that this version of the API does not have. Peculiar: it goes by the descriptors,
+ * What this version of the API does not have: values of enums are refused, and fields, which a
+ * newer client may send to any server, are told in the log. Peculiar: it goes by the descriptors,
  * so that no message and no later field can be forgotten; elsewhere such a value would have to mean
  * something.
  */
 #include "cri/translate_priv.h"
+
+#include "io/base/log.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* The longest that names and indices of the API make. */
 #define PATH_SIZE 256
+/* Fields that are told; no client can fill the log. */
+#define TOLD_MAX 64
+
+/* Each field once, for whoever wonders why a pod lacks what it asked for. */
+static void tell_unknown(const ProtobufCMessage *m, const char *path)
+{
+	static struct {
+		const ProtobufCMessageDescriptor *message;
+		uint32_t tag;
+	} told[TOLD_MAX];
+	static size_t count;
+
+	for (unsigned i = 0; i < m->n_unknown_fields && count < TOLD_MAX; i++) {
+		uint32_t tag = m->unknown_fields[i].tag;
+		size_t k = 0;
+
+		while (k < count && (told[k].message != m->descriptor || told[k].tag != tag))
+			k++;
+		if (k < count)
+			continue;
+		told[count].message = m->descriptor;
+		told[count++].tag = tag;
+		log_warning("%s: field %u of %s is newer than this server, and has no effect", path,
+			    tag, m->descriptor->short_name);
+	}
+}
 
 static int check_value(const ProtobufCFieldDescriptor *f, const void *member, const char *path,
 		       struct error *err)
@@ -52,6 +81,7 @@ static int check_field(const ProtobufCMessage *m, const ProtobufCFieldDescriptor
 
 int translate_check_known(const ProtobufCMessage *m, const char *path, struct error *err)
 {
+	tell_unknown(m, path);
 	for (unsigned i = 0; i < m->descriptor->n_fields; i++)
 		TRY(check_field(m, &m->descriptor->fields[i], path, err));
 	return 0;

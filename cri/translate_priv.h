@@ -43,7 +43,8 @@ struct id_map_list translate_id_maps(struct arena *arena, Runtime__V1__IDMapping
 
 /* translate_known.c */
 
-/* Refuses values of enums that the API does not have, in a message with all that is in it. */
+/* Refuses values of enums that the API does not have, in a message with all that is in it, and
+ * warns once of each field that it does not have. The loop's thread. */
 int translate_check_known(const ProtobufCMessage *m, const char *path, struct error *err);
 
 /* resources.c and pod_resources.c: of struct front_end; and what they share. In a change 0 and

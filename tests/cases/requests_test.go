@@ -27,9 +27,31 @@ func TestRequests(t *testing.T) {
 		{"a pod's users may listen on any of its ports and ping", requestPorts},
 		{"a program can make the devices that it may use", requestNodes},
 		{"the node's /dev can be mounted", requestNodeDevices},
+		{"a newer client's fields are told once", requestNewerFields},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
+}
+
+func requestNewerFields(t *testing.T, s *scene) {
+	var pods []*node.Pod
+	for _, name := range []string{"newer-1", "newer-2"} {
+		p := s.pod(name)
+		// 4711: "x"
+		p.Config.Metadata.ProtoReflect().SetUnknown([]byte{0xba, 0xa6, 0x02, 0x01, 'x'})
+		p.Tune = func(c *cri.ContainerConfig) {
+			c.Mounts = []*cri.Mount{{HostPath: t.TempDir(), ContainerPath: "/m"}}
+			c.Mounts[0].ProtoReflect().SetUnknown([]byte{0xba, 0xa6, 0x02, 0x01, 'x'})
+		}
+		must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+		pods = append(pods, p)
+	}
+	for _, told := range []string{"config.metadata: field 4711 of PodSandboxMetadata", "config.mounts[0]: field 4711 of Mount"} {
+		if n := strings.Count(s.Log(t), told); n != 1 {
+			t.Errorf("the log has %d times %q", n, told)
+		}
+	}
+	s.end(t, pods...)
 }
 
 func requestEnvironment(t *testing.T, s *scene) {
