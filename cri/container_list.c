@@ -199,9 +199,10 @@ static const char *info_json(struct task *t, const struct container *c,
 		info.pid = 0;
 	return arena_printf(
 		t->arena,
-		"{\"sandboxID\":\"%s\",\"pid\":%d,\"stateDir\":\"%s\",\"rootDir\":\"%s\","
+		"{\"sandboxID\":\"%s\",\"pid\":%d,\"cgroup\":\"%s\",\"stateDir\":\"%s\","
+		"\"rootDir\":\"%s\","
 		"\"limits\":%s,\"output\":{\"stdout\":%s,\"stderr\":%s,\"logFailing\":%s}}",
-		c->sandbox->id, (int)info.pid, c->state_dir, c->root_dir,
+		c->sandbox->id, (int)info.pid, info.cgroup ?: "", c->state_dir, c->root_dir,
 		reply_limits_json(t->arena, limits), stream_json(t, &output, 0),
 		stream_json(t, &output, 1), output.is_log_failing ? "true" : "false");
 }

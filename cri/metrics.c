@@ -354,16 +354,30 @@ int cri_list_metric_descriptors(struct task *t, struct call *c, const void *mess
 	return call_reply(t, c, &reply.base);
 }
 
+/* As cAdvisor has it: the path of the cgroup. */
+static char *id_label(struct arena *arena, const struct sandbox *sb, const struct container *c)
+{
+	struct container_info container = {0};
+	struct sandbox_info pod = {0};
+	const char *cgroup;
+
+	if (c && c->handle)
+		sb->kind->container_info(c->handle, &container);
+	else if (!c && sb->handle)
+		sb->kind->sandbox_info(sb->handle, &pod);
+	cgroup = c ? container.cgroup : pod.cgroup;
+	return cgroup ? arena_strdup(arena, cgroup)
+		      : arena_printf(arena, "/%s", c ? c->id : sb->id);
+}
+
 /* The values of base_labels, which all metrics of an object share. */
 static char **labels_of(struct arena *arena, const struct sandbox *sb, const struct container *c)
 {
 	const Runtime__V1__PodSandboxConfig *pod = sandbox_config(arena, sb);
 	const Runtime__V1__ContainerConfig *config = c ? container_config(arena, c) : NULL;
-	const char *parent = pod->linux ? pod->linux->cgroup_parent : "";
 	char **labels = arena_new_array(arena, char *, BASE_LABELS);
 
-	labels[0] = c || !*parent ? arena_printf(arena, "%s/%s", parent, c ? c->id : sb->id)
-				  : text(parent);
+	labels[0] = id_label(arena, sb, c);
 	labels[1] = text(c ? c->id : "");
 	labels[2] = text(config && config->image ? config->image->image : "");
 	labels[3] = text(config && config->metadata ? config->metadata->name : "");

@@ -143,18 +143,21 @@ Runtime__V1__ContainerStatus **reply_container_statuses(struct arena *arena,
 
 static const char *info_json(struct task *t, const struct sandbox *sb)
 {
-	pid_t pid = sb->handle ? sb->kind->sandbox_pid(sb->handle) : 0;
+	struct sandbox_info info = {0};
 	const Runtime__V1__PodSandboxConfig *config = sandbox_config(t->arena, sb);
 	struct pod_limits limits = translate_pod_limits_of(t->arena, sb);
 	bool has_parent = config->linux && *config->linux->cgroup_parent;
 
-	return arena_printf(t->arena,
-			    "{\"sandboxer\":\"%s\",\"pid\":%d,\"dir\":\"%s\",\"limits\":{"
-			    "\"resources\":%s,\"overhead\":%s,\"enforcedBy\":\"%s\"}}",
-			    sb->kind->name, (int)pid, sb->dir,
-			    reply_limits_json(t->arena, limits.resources),
-			    reply_limits_json(t->arena, limits.overhead),
-			    has_parent ? "the owner of linux.cgroup_parent" : "crisp");
+	if (sb->handle)
+		sb->kind->sandbox_info(sb->handle, &info);
+	return arena_printf(
+		t->arena,
+		"{\"sandboxer\":\"%s\",\"pid\":%d,\"cgroup\":\"%s\",\"dir\":\"%s\",\"limits\":{"
+		"\"resources\":%s,\"overhead\":%s,\"enforcedBy\":\"%s\"}}",
+		sb->kind->name, (int)info.pid, info.cgroup ?: "", sb->dir,
+		reply_limits_json(t->arena, limits.resources),
+		reply_limits_json(t->arena, limits.overhead),
+		has_parent ? "the owner of linux.cgroup_parent" : "crisp");
 }
 
 int cri_pod_sandbox_status(struct task *t, struct call *c, const void *message)

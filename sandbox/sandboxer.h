@@ -81,9 +81,16 @@ struct container_exit {
 	int64_t finished_at; /* realtime ns */
 };
 
+/* What the verbose PodSandboxStatus tells of the running thing. */
+struct sandbox_info {
+	pid_t pid;	    /* the process that is the pod's own, or 0 */
+	const char *cgroup; /* of the pod alone, or NULL; owned by the kind's object */
+};
+
 /* What ContainerStatus tells of the running thing. */
 struct container_info {
 	pid_t pid;
+	const char *cgroup;   /* whether it is there or not; owned by the kind's object */
 	struct user_ids user; /* owned by the kind's object */
 	uid_t host_uid;	      /* the same user outside its user namespace */
 	gid_t host_gid;
@@ -143,8 +150,7 @@ struct sandboxer {
 	int (*sandbox_remove)(struct task *t, void *sandbox);
 	/* What all of it uses now, as container_usage; the caller gives up ret's net. */
 	int (*sandbox_usage)(struct task *t, void *sandbox, struct sandbox_usage *ret);
-	/* The process that is the pod's own, or 0. */
-	pid_t (*sandbox_pid)(void *sandbox);
+	void (*sandbox_info)(void *sandbox, struct sandbox_info *ret_info);
 	void (*sandbox_forget)(void *sandbox);
 
 	/* Task half. */

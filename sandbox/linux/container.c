@@ -657,6 +657,7 @@ int linux_container_info(void *container, struct container_info *ret_info)
 	const struct sandbox_spec *s = &c->sandbox->spec;
 
 	*ret_info = (struct container_info){.pid = c->life == LIFE_RUNNING ? c->pid : 0,
+					    .cgroup = c->cgroup,
 					    .user = c->user,
 					    .host_uid = c->user.uid,
 					    .host_gid = c->user.gid};

@@ -117,7 +117,7 @@ void linux_sandbox_record(void *sandbox, struct buf *ret);
 bool linux_sandbox_is_up(void *sandbox);
 int linux_sandbox_stop(struct task *t, void *sandbox);
 int linux_sandbox_remove(struct task *t, void *sandbox);
-pid_t linux_sandbox_pid(void *sandbox);
+void linux_sandbox_info(void *sandbox, struct sandbox_info *ret_info);
 void linux_sandbox_forget(void *sandbox);
 /* Makes a cgroup for it, so that it can have limits, if it has none and no parent was asked for. */
 int linux_sandbox_need_group(struct task *t, struct linux_sandbox *s);

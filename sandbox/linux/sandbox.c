@@ -484,9 +484,12 @@ int linux_sandbox_remove(struct task *t, void *sandbox)
 	return 0;
 }
 
-pid_t linux_sandbox_pid(void *sandbox)
+void linux_sandbox_info(void *sandbox, struct sandbox_info *ret_info)
 {
 	const struct linux_sandbox *s = sandbox;
 
-	return s->is_up && s->pid1 >= 0 ? s->pid1_pid : 0;
+	*ret_info = (struct sandbox_info){
+		.pid = s->is_up && s->pid1 >= 0 ? s->pid1_pid : 0,
+		.cgroup = s->has_parent || s->has_group ? s->spec.cgroup_parent : NULL,
+	};
 }

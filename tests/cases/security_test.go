@@ -3,7 +3,6 @@
 package cases
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -452,33 +451,20 @@ func securitySharedPid(t *testing.T, s *scene) {
 	if got := s.output(t, p, `echo $(grep -E "^(Name|Cap...|NoNewPrivs):" /proc/1/status)`); got != want {
 		t.Errorf("%q, not %q", got, want)
 	}
-	pid := s.podPid(t, p)
-	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	pid := s.verbose(t, p.ID)["pid"]
+	program, err := os.Readlink(fmt.Sprintf("/proc/%v/exe", pid))
 	must(t, err)
 	if program != "/memfd:crisp-pid1 (deleted)" {
-		t.Errorf("process %d of the pod runs %s", pid, program)
+		t.Errorf("process %v of the pod runs %s", pid, program)
 	}
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%v/fd", pid))
 	must(t, err)
 	if len(open) != 0 {
 		t.Errorf("it has %d descriptors", len(open))
 	}
 	alone := s.sleeper(t, "own-pid")
-	if pid := s.podPid(t, alone); pid != 0 {
-		t.Errorf("a pod that shares no pid namespace has the process %d", pid)
+	if pid := s.verbose(t, alone.ID)["pid"]; pid != 0.0 {
+		t.Errorf("a pod that shares no pid namespace has the process %v", pid)
 	}
 	s.end(t, p, alone)
-}
-
-// podPid is the process that the verbose status says is the pod's own, or 0.
-func (s *scene) podPid(t *testing.T, p *node.Pod) int {
-	t.Helper()
-	r, err := node.Call(s.Runtime.PodSandboxStatus, &cri.PodSandboxStatusRequest{PodSandboxId: p.ID, Verbose: true})
-	must(t, err)
-	var info struct{ Pid *int }
-	must(t, json.Unmarshal([]byte(r.Info["info"]), &info))
-	if info.Pid == nil {
-		t.Fatalf("no process in %s", r.Info["info"])
-	}
-	return *info.Pid
 }

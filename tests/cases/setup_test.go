@@ -5,6 +5,7 @@
 package cases
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -102,6 +103,21 @@ func (s *scene) output(t *testing.T, p *node.Pod, script string) string {
 		t.Fatalf("%s: exit code %d: %s", script, r.ExitCode, r.Stderr)
 	}
 	return string(r.Stdout)
+}
+
+// verbose is the information that a status has of a pod or a container when it is asked for.
+func (s *scene) verbose(t *testing.T, id string) (info map[string]any) {
+	t.Helper()
+	raw := ""
+	if r, err := node.Call(s.Runtime.PodSandboxStatus, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true}); err == nil {
+		raw = r.Info["info"]
+	} else {
+		r, err := node.Call(s.Runtime.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+		must(t, err)
+		raw = r.Info["info"]
+	}
+	must(t, json.Unmarshal([]byte(raw), &info))
+	return info
 }
 
 func must(t *testing.T, err error) {

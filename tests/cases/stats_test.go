@@ -321,6 +321,30 @@ func statsPodSum(t *testing.T, s *scene) {
 	s.end(t, p, other)
 }
 
+// expectIDs: metrics and the verbose statuses name the cgroups, whoever made them.
+func expectIDs(t *testing.T, s *scene, p *node.Pod, pod, container string) {
+	t.Helper()
+	r, err := node.Call(s.Runtime.ListPodSandboxMetrics, &cri.ListPodSandboxMetricsRequest{})
+	must(t, err)
+	of := r.PodMetrics[slices.IndexFunc(r.PodMetrics, func(m *cri.PodSandboxMetrics) bool { return m.PodSandboxId == p.ID })]
+	// a pod on the node's network has none of its own; "id" is the first label of all
+	for _, m := range of.Metrics {
+		if got := m.LabelValues[0]; got != pod {
+			t.Errorf("the pod's %s is of %s, not %s", m.Name, got, pod)
+		}
+	}
+	for _, m := range of.ContainerMetrics[0].Metrics {
+		if got := m.LabelValues[0]; got != container {
+			t.Errorf("the container's %s is of %s, not %s", m.Name, got, container)
+		}
+	}
+	for id, want := range map[string]string{p.ID: pod, p.Container: container} {
+		if got := s.verbose(t, id)["cgroup"]; got != want {
+			t.Errorf("%s is in the cgroup %v, not %s", id, got, want)
+		}
+	}
+}
+
 // statsMetrics: what has no descriptor, or other labels than that, the kubelet drops.
 func statsMetrics(t *testing.T, s *scene) {
 	p := s.pod("metrics")
@@ -370,10 +394,11 @@ func statsMetrics(t *testing.T, s *scene) {
 			t.Errorf("%s: labels %v", m.Name, of)
 		}
 	}
+	expectIDs(t, s, p, s.parent, s.parent+"/"+p.Container)
 	values := map[string]uint64{}
 	for _, m := range pod.ContainerMetrics[0].Metrics {
 		of := labels(m)
-		if of["pod"] != "metrics" || of["container"] != "main" || of["name"] != p.Container || of["image"] != node.Demo || of["id"] != s.parent+"/"+p.Container {
+		if of["pod"] != "metrics" || of["container"] != "main" || of["name"] != p.Container || of["image"] != node.Demo {
 			t.Errorf("%s: labels %v", m.Name, of)
 		}
 		values[m.Name] = m.Value.Value

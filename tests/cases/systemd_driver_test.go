@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -145,6 +146,7 @@ func systemdScope(t *testing.T, s *systemdScene) {
 	expectAll(t, s.mock.last(t, "StartTransientUnit", scopeOf(p)), "Slice="+base+"-burstable-podX.slice",
 		"Delegate=yes", "DefaultDependencies=no", "PIDs=1", fmt.Sprint("MemoryMax=", 64*mib),
 		"CPUQuotaPerSecUSec=130000 ")
+	expectIDs(t, s.scene, p, path.Dir(cgroup), cgroup)
 	// nobody is in it but the container's own process, which an exec joins
 	for range 2 {
 		pids, err := os.ReadFile("/sys/fs/cgroup/unified" + cgroup + "/cgroup.procs")
