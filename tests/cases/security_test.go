@@ -447,8 +447,8 @@ func securitySharedPid(t *testing.T, s *scene) {
 	p.Config.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_POD
 	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
 	const none = "0000000000000000"
-	want := "Name: crisp-pid1 CapInh: " + none + " CapPrm: " + none + " CapEff: " + none + " CapBnd: " + none + " CapAmb: " + none + " NoNewPrivs: 1\n"
-	if got := s.output(t, p, `echo $(grep -E "^(Name|Cap...|NoNewPrivs):" /proc/1/status)`); got != want {
+	want := "Name: crisp-pid1 CapInh: " + none + " CapPrm: " + none + " CapEff: " + none + " CapBnd: " + none + " CapAmb: " + none + " NoNewPrivs: 1 Seccomp: 2\n"
+	if got := s.output(t, p, `echo $(grep -E "^(Name|Cap...|NoNewPrivs|Seccomp):" /proc/1/status)`); got != want {
 		t.Errorf("%q, not %q", got, want)
 	}
 	pid := s.verbose(t, p.ID)["pid"]
