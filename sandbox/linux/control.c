@@ -39,8 +39,9 @@ int control_error(const struct init_report *report, const char *what, struct err
 		return exec_error(report, what, err);
 	/* what the image or the request is to blame for */
 	if (report->step == STEP_MOUNT_PROC || report->step == STEP_CWD_OUTSIDE ||
-	    report->error == EROFS || report->error == ELOOP || report->error == ENOTDIR ||
-	    report->error == EISDIR) {
+	    (report->step == STEP_STDIO && report->error == ENOENT) ||
+	    report->error == ENAMETOOLONG || report->error == EROFS || report->error == ELOOP ||
+	    report->error == ENOTDIR || report->error == EISDIR) {
 		error_set(err, ERR_INVALID, "%s: %s %s: %s", what, step_texts[report->step],
 			  report->path, strerrordesc_np(report->error) ?: "unknown error");
 		err->sys = report->error;
