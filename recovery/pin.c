@@ -466,7 +466,17 @@ static int find_namespace(struct pins *p, struct error *err)
 	return 0;
 }
 
-/* A mount of its own, private, so that the namespace may be mounted in it. */
+/* Private, so that the namespace may be mounted in it, and left out of all copies that are bound
+ * elsewhere: a tree with an older mount namespace in it can't be moved into a container (ELOOP),
+ * and containers have the node's / or /run mounted. */
+static int make_unbindable(struct pins *p, struct error *err)
+{
+	if (mount(NULL, p->dir, NULL, MS_UNBINDABLE, NULL) < 0)
+		return error_errno(err, errno, "make the mount %s unbindable", p->dir);
+	return 0;
+}
+
+/* A mount of its own. */
 static int prepare_dir(struct pins *p, struct error *err)
 {
 	cleanup_close int file = -1;
@@ -481,8 +491,7 @@ static int prepare_dir(struct pins *p, struct error *err)
 	if (!(st.stx_attributes & STATX_ATTR_MOUNT_ROOT) &&
 	    mount(p->dir, p->dir, NULL, MS_BIND, NULL) < 0)
 		return error_errno(err, errno, "bind %s (CAP_SYS_ADMIN is needed)", p->dir);
-	if (mount(NULL, p->dir, NULL, MS_PRIVATE, NULL) < 0)
-		return error_errno(err, errno, "make the mount %s private", p->dir);
+	TRY(make_unbindable(p, err));
 	file = open(p->mnt, O_CREAT | O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return file < 0 ? error_errno(err, errno, "make %s", p->mnt) : 0;
 }
@@ -550,6 +559,9 @@ static int open_pins(struct pins *p, struct error *err)
 	if (r == -ERR_NOT_FOUND) {
 		close_fd(take_fd(&p->namespace));
 		r = make(p, err);
+	} else if (r == 0) {
+		/* servers before it made it private only */
+		r = make_unbindable(p, err);
 	}
 	close_fd(take_fd(&p->namespace));
 	return r;

@@ -2,8 +2,8 @@
 /*
  * Pins: kernel objects that outlive every process of ours under a name: namespaces, pidfds, the
  * pod's /dev/shm. Each is a mount in a mount namespace that has nothing else in it than one tmpfs;
- * that namespace is itself held by one nsfs mount, STATE/pins/mnt, within a private bind mount of
- * STATE/pins onto itself (mount_namespaces(7): a mount namespace can't be mounted where it would
+ * that namespace is itself held by one nsfs mount, STATE/pins/mnt, within an unbindable bind mount
+ * of STATE/pins onto itself (mount_namespaces(7): a mount namespace can't be mounted where it would
  * propagate). So the host's mount table has two entries whatever is pinned, and all of it goes with
  * a reboot. A worker thread lives in the namespace and does what has to be done there.
  *

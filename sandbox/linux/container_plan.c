@@ -183,11 +183,11 @@ static int open_mount(const struct linux_container *c, const struct mount_spec *
 	int r;
 
 	if (m->kind != MOUNT_IMAGE || m->layers.count != 1 || !c->labels.file)
-		return mount_source_open(m, user, c->labels.file, ret, err);
+		return mount_source_open(m, user, c->labels.file, c->prunes_mounts, ret, err);
 	/* only an overlay can have a label of its own, and that takes two layers */
 	empty = xasprintf("%s/" SKELETON_EMPTY, kind.skeleton);
 	two.layers = skeleton_beneath(empty, &m->layers);
-	r = mount_source_open(&two, user, c->labels.file, ret, err);
+	r = mount_source_open(&two, user, c->labels.file, false, ret, err);
 	free(two.layers.items);
 	return r;
 }

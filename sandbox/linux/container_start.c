@@ -241,12 +241,27 @@ static void undo(struct task *t, struct linux_container *c)
 	c->pid = 0;
 }
 
+static int run_or_undo(struct task *t, struct linux_container *c,
+		       const struct container_stdio *stdio,
+		       int (*commit)(struct task *t, void *data), void *data, int *ret_master)
+{
+	struct error why;
+
+	if (run(t, c, stdio, commit, data, ret_master) == 0)
+		return 0;
+	why = t->err;
+	task_shield(t, 1);
+	undo(t, c);
+	task_shield(t, -1);
+	return error_copy(&t->err, &why);
+}
+
 int linux_container_start(struct task *t, void *container, const struct container_stdio *stdio,
 			  int (*commit)(struct task *t, void *data), void *data, int *ret_master)
 {
 	struct linux_container *c = container;
 	cleanup_close int master = -1;
-	struct error why;
+	int r;
 
 	if (c->life != LIFE_CREATED)
 		return error_set(&t->err, ERR_PRECONDITION, "start container %s: it %s", c->spec.id,
@@ -254,13 +269,14 @@ int linux_container_start(struct task *t, void *container, const struct containe
 	if (!c->sandbox->is_up)
 		return error_set(&t->err, ERR_PRECONDITION,
 				 "start container %s: its sandbox is not ready", c->spec.id);
-	if (run(t, c, stdio, commit, data, &master) < 0) {
-		why = t->err;
-		task_shield(t, 1);
-		undo(t, c);
-		task_shield(t, -1);
-		return error_copy(&t->err, &why);
+	r = run_or_undo(t, c, stdio, commit, data, &master);
+	/* a link may be to blame too; nobody can tell before */
+	if (r < 0 && t->err.sys == ELOOP && !c->prunes_mounts) {
+		c->prunes_mounts = true;
+		r = run_or_undo(t, c, stdio, commit, data, &master);
 	}
+	if (r < 0)
+		return r;
 	c->has_run = true;
 	linux_container_watch(c);
 	if (ret_master)

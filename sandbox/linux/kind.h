@@ -99,6 +99,7 @@ struct linux_container {
 	struct task_event exited;
 	bool has_run; /* its program was executed; recorded late, false if the server died before */
 	bool has_exit;
+	bool prunes_mounts; /* mount namespaces are mounted beneath a source (mounts.h) */
 	struct container_exit exit;
 	struct reading *reading; /* usage.c: the one that is under way, or NULL */
 	struct oom_state oom;

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -176,6 +178,51 @@ int mount_clone(const char *path, bool is_recursive, bool is_readonly, int *ret_
 	return 0;
 }
 
+struct pruned_clone {
+	int source;
+	const char *path;
+	int fd;
+	struct error err;
+};
+
+/* The copy of a mount namespace lacks those that are mounted in it, and shares the peers. */
+static void *clone_in_copy(void *arg)
+{
+	struct pruned_clone *c = arg;
+	cleanup_close int again = -1;
+	struct stat st, then;
+
+	if (unshare(CLONE_NEWNS) < 0) {
+		error_errno(&c->err, errno, "copy the node's mounts for %s", c->path);
+		return NULL;
+	}
+	again = open(c->path, O_PATH | O_CLOEXEC);
+	if (again < 0 || fstat(again, &st) < 0 || fstat(c->source, &then) < 0)
+		error_errno(&c->err, errno, "open the mount source %s again", c->path);
+	else if (st.st_dev != then.st_dev || st.st_ino != then.st_ino)
+		error_set(&c->err, ERR_UNAVAILABLE,
+			  "mount source %s: another file is there now; try again", c->path);
+	else
+		clone_source(again, c->path, true, &c->fd, &c->err);
+	return NULL;
+}
+
+/* By a thread of its own, since none comes back from there. */
+static int clone_pruned(int source, const char *path, int *ret_fd, struct error *err)
+{
+	struct pruned_clone c = {.source = source, .path = path, .fd = -1};
+	pthread_t thread;
+	int r = pthread_create(&thread, NULL, clone_in_copy, &c);
+
+	if (r != 0)
+		return error_errno(err, r, "start a thread to copy the node's mounts");
+	pthread_join(thread, NULL);
+	if (c.fd < 0)
+		return error_copy(err, &c.err);
+	*ret_fd = c.fd;
+	return 0;
+}
+
 static bool has_sub_path(const struct mount_spec *m)
 {
 	return m->sub_path && *m->sub_path;
@@ -243,7 +290,7 @@ static int relabel_source(int source, const char *path, const char *label, struc
 	return relabel(root, source, path, label, err);
 }
 
-int mount_source_open(const struct mount_spec *m, int user_fd, const char *label,
+int mount_source_open(const struct mount_spec *m, int user_fd, const char *label, bool is_pruned,
 		      struct mount_source *ret, struct error *err)
 {
 	cleanup_close int source = -1;
@@ -262,7 +309,10 @@ int mount_source_open(const struct mount_spec *m, int user_fd, const char *label
 	if (m->is_relabelled && label)
 		TRY(relabel_source(source, m->source, label, err));
 	TRY(check_propagation(source, m, err));
-	TRY(clone_source(source, m->source, true, &mount, err));
+	if (is_pruned)
+		TRY(clone_pruned(source, m->source, &mount, err));
+	else
+		TRY(clone_source(source, m->source, true, &mount, err));
 	TRY(set_attributes(mount, m, user_fd, err));
 	*ret = (struct mount_source){.fd = take_fd(&mount), .is_directory = S_ISDIR(st.st_mode)};
 	return 0;

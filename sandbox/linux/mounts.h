@@ -20,9 +20,12 @@ struct mount_source {
  * with the mount's mapping, or -1 when it has none. label: SELinux's of the container's files, or
  * NULL; an image's layers get it, if there are two, and what is to be relabelled. Device nodes work
  * in what comes from the host, as far as the container's devices allow, and not in an image. A
- * missing source is made as a directory, as other runtimes do.
+ * missing source is made as a directory, as other runtimes do. is_pruned: without the mounts
+ * beneath a source that are mount namespaces, as others on the node may have; with one of these,
+ * what comes back can't be mounted in the container (ELOOP). It takes a copy of all mounts of the
+ * node.
  */
-int mount_source_open(const struct mount_spec *m, int user_fd, const char *label,
+int mount_source_open(const struct mount_spec *m, int user_fd, const char *label, bool is_pruned,
 		      struct mount_source *ret, struct error *err);
 /* Whether the image of m has what is wanted of it: ERR_INVALID. */
 int mount_image_check(const struct mount_spec *m, struct error *err);

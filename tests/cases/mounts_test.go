@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,6 +31,8 @@ func TestMounts(t *testing.T) {
 		{"image volume is refused by name", mountImageRefused},
 		{"image volume belongs to the pod's users", mountImageMapped},
 		{"mount options hold", mountOptions},
+		{"the node's root can be mounted", mountNodeRoot},
+		{"what has a mount namespace in it can be mounted", mountWithNamespace},
 		{"image's volume has what the image has there", volumeCopy},
 		{"image's volume belongs to the pod's users", volumeMapped},
 		{"image's volume that is too long copied leaves nothing, and comes the next time", volumeTimeout},
@@ -372,6 +375,45 @@ func volumeInside(t *testing.T, s *scene) {
 	}
 	s.removeImage(t, volumeImage)
 	s.end(t)
+}
+
+// mountNodeRoot: as monitors of nodes have it. The server's own pins are a mount namespace, and one that is
+// older than the container's can't come along.
+func mountNodeRoot(t *testing.T, s *scene) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, []byte("here"), 0o644))
+	p := s.pod("node-root")
+	p.Tune = mounts(&cri.Mount{HostPath: "/", ContainerPath: "/node", Readonly: true},
+		&cri.Mount{HostPath: s.Dir, ContainerPath: "/state"})
+	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+	s.lines(t, p, "cat /node"+file, "here")
+	if found := s.output(t, p, "cat /proc/self/mountinfo"); strings.Contains(found, "/pins") {
+		t.Errorf("the server's pins came along:\n%s", found)
+	}
+	s.end(t, p)
+}
+
+// mountWithNamespace: others on the node have mount namespaces mounted too; snapd has them in /run/snapd/ns.
+func mountWithNamespace(t *testing.T, s *scene) {
+	dir := t.TempDir()
+	inner := filepath.Join(dir, "inner")
+	must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("here"), 0o644))
+	must(t, os.Mkdir(inner, 0o755))
+	must(t, unix.Mount(inner, inner, "", unix.MS_BIND, ""))
+	defer unix.Unmount(inner, unix.MNT_DETACH)
+	must(t, unix.Mount("", inner, "", unix.MS_PRIVATE, ""))
+	must(t, os.WriteFile(filepath.Join(inner, "beside"), []byte("too"), 0o644))
+	namespace := filepath.Join(inner, "ns")
+	must(t, os.WriteFile(namespace, nil, 0o644))
+	if out, err := exec.Command("unshare", "--mount="+namespace, "true").CombinedOutput(); err != nil {
+		t.Fatalf("unshare: %v: %s", err, out)
+	}
+	defer unix.Unmount(namespace, unix.MNT_DETACH)
+	p := s.pod("with-namespace")
+	p.Tune = mounts(&cri.Mount{HostPath: dir, ContainerPath: "/m"})
+	must(t, p.Up(node.Demo, "/bin/sleep", "1000"))
+	s.lines(t, p, "cat /m/file; cat /m/inner/beside; wc -c </m/inner/ns", "heretoo0")
+	s.end(t, p)
 }
 
 func volumeRefused(t *testing.T, s *scene) {

@@ -181,7 +181,7 @@ static void open_mount(const char *name, bool is_relabelled, const char *label)
 	struct mount_spec m = {.source = path, .target = "/x", .is_relabelled = is_relabelled};
 	struct mount_source source;
 
-	if (mount_source_open(&m, -1, label, &source, &err) < 0)
+	if (mount_source_open(&m, -1, label, false, &source, &err) < 0)
 		fail_msg("%s", err.text);
 	close(source.fd);
 }
