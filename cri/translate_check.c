@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#include "io/base/cleanup.h"
+#include "io/base/path.h"
+
 static int refuse_field(struct error *err, const char *field)
 {
 	return error_set(err, ERR_UNIMPLEMENTED, "%s: this version can't do it yet; leave it out",
@@ -189,12 +192,30 @@ static int check_mount(const Runtime__V1__Mount *m, struct error *err)
 	return 0;
 }
 
+/* Of the root, by whatever spelling, nothing would come. */
+static int check_paths(const char *field, char *const *paths, size_t count, struct error *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		cleanup_free char *clean = path_clean(paths[i]);
+
+		if (paths[i][0] != '/' || !strcmp(clean, "/"))
+			return error_set(err, ERR_INVALID,
+					 SECURITY_CONTEXT
+					 ".%s \"%.200s\": must be absolute, and not the root, for "
+					 "which there is readonly_rootfs",
+					 field, paths[i]);
+	}
+	return 0;
+}
+
 static int check_security(const ContainerSecurity *s, struct error *err)
 {
 	if (!s)
 		return 0;
 	TRY(translate_check_namespaces(s->namespace_options, false, err));
 	TRY(translate_check_selinux(s->selinux_options, err));
+	TRY(check_paths("masked_paths", s->masked_paths, s->n_masked_paths, err));
+	TRY(check_paths("readonly_paths", s->readonly_paths, s->n_readonly_paths, err));
 	TRY(check_ids(s->run_as_user, s->run_as_group, s->supplemental_groups,
 		      s->n_supplemental_groups, err));
 	if (s->run_as_group && !s->run_as_user && !is_set(s->run_as_username))

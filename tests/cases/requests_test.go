@@ -136,6 +136,10 @@ func requestRefused(t *testing.T, s *scene) {
 		{"add", caps(&cri.Capability{AddCapabilities: []string{"NOPE"}}), "NOPE"},
 		{"drop", caps(&cri.Capability{DropCapabilities: []string{"NOPE"}}), "NOPE"},
 		{"ambient", caps(&cri.Capability{AddAmbientCapabilities: []string{"NOPE"}}), "NOPE"},
+		{"mask-root", func(c *cri.ContainerConfig) { c.Linux.SecurityContext.MaskedPaths = []string{"/etc/.."} }, "masked_paths"},
+		{"mask-relative", func(c *cri.ContainerConfig) { c.Linux.SecurityContext.MaskedPaths = []string{"etc"} }, "masked_paths"},
+		{"protect-root", func(c *cri.ContainerConfig) { c.Linux.SecurityContext.ReadonlyPaths = []string{"/"} }, "readonly_paths"},
+		{"protect-none", func(c *cri.ContainerConfig) { c.Linux.SecurityContext.ReadonlyPaths = []string{""} }, "readonly_paths"},
 		{"directory", func(c *cri.ContainerConfig) { c.WorkingDir = "relative" }, "working directory"},
 		{"user", func(c *cri.ContainerConfig) { c.Linux.SecurityContext.RunAsUsername = "ghost" }, "ghost"},
 		{"cpus", func(c *cri.ContainerConfig) {
