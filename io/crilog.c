@@ -139,6 +139,9 @@ static int open_failed(const char *path, int sys, struct error *err)
 		return error_set(err, ERR_INVALID,
 				 "open log %s: it is a symbolic link; give the file's own path",
 				 path);
+	if (sys == ENOTDIR)
+		return error_set(err, ERR_INVALID,
+				 "open log %s: what is to be its directory is a file", path);
 	return error_errno(err, sys, "open log %s", path);
 }
 

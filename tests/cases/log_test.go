@@ -305,6 +305,12 @@ func logNowhere(t *testing.T, s *scene) {
 	for _, path := range []string{name + "n", strings.Repeat(name+"/", 17) + "log", "dir/", "dir/.", ".", "../out", "dir/.."} {
 		s.refusesCreate(t, func(c *cri.ContainerConfig) { c.LogPath = path }, codes.InvalidArgument, "config.log_path "+path[:1])
 	}
+	inFile := s.podWith("in-file", func(c *cri.ContainerConfig) { c.LogPath = "file/log" })
+	must(t, inFile.Run())
+	must(t, os.WriteFile(filepath.Join(inFile.Config.LogDirectory, "file"), nil, 0o644))
+	must(t, inFile.Create(node.Demo, "/bin/true"))
+	refused(t, inFile.Start(), codes.InvalidArgument, "open log "+inFile.Config.LogDirectory, "is a file")
+	must(t, inFile.Remove())
 	p := s.podWith("long", func(c *cri.ContainerConfig) { c.LogPath = name + "/" + name })
 	must(t, p.Up(node.Demo, "/bin/true"))
 	if _, err := os.Stat(filepath.Join(p.Config.LogDirectory, name, name)); err != nil {
